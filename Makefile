@@ -20,6 +20,7 @@
 #   make web     the page that asks a service, into the package; needs node, npm and, for `make wasm`,
 #                the target: rustup target add wasm32-unknown-unknown
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
+#   make setup-opencl  as root on Debian: OpenCL for the processor, and what finds races in its kernels
 #   make sanitize  AddressSanitizer, ThreadSanitizer and Miri over the engine (docs/fuzzing.md); needs
 #                rustup toolchain install nightly --component miri --component rust-src
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
@@ -110,7 +111,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
 .PHONY: test-arm release-wheel release-sdist release-readme release-check release-run notices deny
 .PHONY: gateway-clients
-.PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser
+.PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser setup-opencl
 
 help:
 	@sed -n '/^#/!q;p' Makefile
@@ -204,6 +205,11 @@ deny:
 setup-browser:
 	apt-get install --yes --no-install-recommends chromium nodejs npm
 	command -v rustup >/dev/null && rustup target add $(WASM_TARGET)
+
+# As root, on Debian: PoCL runs OpenCL's kernels on the processor, Oclgrind and clang examine them.
+setup-opencl:
+	apt-get install --yes --no-install-recommends \
+	  pocl-opencl-icd ocl-icd-libopencl1 oclgrind clang-16 libclc-16-dev
 
 wasm: $(WASM)
 

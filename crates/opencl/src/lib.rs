@@ -1,0 +1,25 @@
+//! The kernels of `tacita-ring` on any device that OpenCL 1.2 reaches, with the same bits.
+//!
+//! Every kernel leaves canonical residues, so there is one right answer and each test is an equality: what a
+//! processor proves by PoCL holds wherever the arithmetic is the standard's. Two flavours compute the same,
+//! [`Flavour::F64`] in doubles with fused multiply-add, [`Flavour::U64`] in 64-bit integers for devices that
+//! have no doubles. The sources are in `kernels/`; [`verify()`] compares all of them with `tacita-ring`.
+//!
+//! OpenCL is loaded when it is first called: without it [`devices`] gives [`OpenClError::NoLibrary`].
+
+mod build;
+mod device;
+mod error;
+mod limbs;
+mod queue;
+mod ring;
+mod slots;
+mod tables;
+mod verify;
+
+pub use build::{sources, Build, Flavour};
+pub use device::{devices, Device};
+pub use error::OpenClError;
+pub use limbs::{Basis, Limbs};
+pub use ring::Ring;
+pub use verify::{verify, verify_build, Check};

@@ -1,0 +1,34 @@
+//! Limbs that live on a device.
+
+use crate::slots::Lease;
+use opencl3::memory::Buffer;
+use std::sync::Arc;
+
+/// The primes of some limbs, in order, by their index in the ring; a prime may come twice.
+pub struct Basis {
+    pub(crate) indices: Vec<usize>,
+    pub(crate) buffer: Buffer<u32>,
+}
+
+impl Basis {
+    pub fn indices(&self) -> &[usize] {
+        &self.indices
+    }
+
+    #[allow(clippy::len_without_is_empty)] // a ring makes none that is
+    pub fn len(&self) -> usize {
+        self.indices.len()
+    }
+}
+
+/// Canonical residues modulo the primes of a basis, in slots of a ring.
+pub struct Limbs {
+    pub(crate) lease: Lease,
+    pub(crate) basis: Arc<Basis>,
+}
+
+impl Limbs {
+    pub fn basis(&self) -> &Arc<Basis> {
+        &self.basis
+    }
+}

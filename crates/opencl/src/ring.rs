@@ -1,0 +1,235 @@
+//! The ring on a device: its primes, the slots for limbs, and the operations on them.
+
+use crate::build::{Build, Shape};
+use crate::limbs::{Basis, Limbs};
+use crate::queue::{Argument, Queue};
+use crate::slots::Slots;
+use crate::{Device, OpenClError};
+use opencl3::memory::Buffer;
+use std::sync::{Arc, Mutex, PoisonError};
+use tacita_ring::{Modulus, NttTable};
+
+/// Limbs of one degree on one device. Commands run in the order in which they are given; errors of a kernel
+/// show at the next [`Ring::download`].
+pub struct Ring {
+    build: Build,
+    shape: Shape,
+    log_n: u32,
+    tables: Vec<NttTable>,
+    slots: Arc<Slots>,
+    // Buffers go before the queue that they come from.
+    memory: Mutex<Buffer<u64>>,
+    moduli: Buffer<u64>,
+    forward_roots: Buffer<u64>,
+    inverse_roots: Buffer<u64>,
+    queue: Queue,
+}
+
+impl Ring {
+    /// Builds the kernels and makes room for `slots` limbs modulo any of these primes.
+    ///
+    /// # Errors
+    /// When a prime does not fit the degree, the compiler refuses the kernels, or memory is short.
+    pub fn new(
+        device: &Device,
+        build: Build,
+        log_n: u32,
+        moduli: &[Modulus],
+        slots: u32,
+    ) -> Result<Self, OpenClError> {
+        let flavour = build.flavour;
+        if !device.flavours().contains(&flavour) {
+            return Err(OpenClError::Unsupported {
+                device: device.name.clone(),
+                lacks: "doubles with fused multiply-add",
+            });
+        }
+        let shape = build.shape(log_n, device.local)?;
+        let tables = moduli.iter().map(|m| NttTable::new(*m, log_n));
+        let tables = tables.collect::<Result<Vec<_>, _>>()?;
+        let bytes = 8u64 << log_n;
+        let wanted = u64::from(slots) * bytes;
+        if wanted > device.buffer {
+            return Err(OpenClError::Memory {
+                wanted,
+                free: device.buffer,
+            });
+        }
+        let queue = Queue::open(device, &build, &build.options(log_n, shape))?;
+        let roots = |inverse: bool| {
+            let of = |table: &NttTable| {
+                let psi = table.psi();
+                flavour.roots(table, if inverse { table.modulus().inv(psi) } else { psi })
+            };
+            queue.buffer_of(&tables.iter().flat_map(of).collect::<Vec<u64>>())
+        };
+        let constants: Vec<u64> = moduli.iter().flat_map(|m| flavour.modulus(m)).collect();
+        Ok(Self {
+            shape,
+            log_n,
+            slots: Slots::new(slots, bytes),
+            memory: Mutex::new(queue.buffer((slots as usize) << log_n)?),
+            moduli: queue.buffer_of(&constants)?,
+            forward_roots: roots(false)?,
+            inverse_roots: roots(true)?,
+            tables,
+            build,
+            queue,
+        })
+    }
+
+    /// Values of a limb.
+    pub fn n(&self) -> usize {
+        1 << self.log_n
+    }
+
+    /// Prime `index`.
+    pub fn modulus(&self, index: usize) -> &Modulus {
+        self.tables[index].modulus()
+    }
+
+    /// The primes of limbs to come, by their index in what the ring was made of.
+    ///
+    /// # Errors
+    /// When there are none, or an index is too large.
+    pub fn basis(&self, indices: &[usize]) -> Result<Arc<Basis>, OpenClError> {
+        if indices.is_empty() || indices.iter().any(|&i| i >= self.tables.len()) {
+            let reason = format!("{indices:?} of {} primes", self.tables.len());
+            return Err(OpenClError::mismatch("Ring::basis", reason));
+        }
+        let words: Vec<u32> = indices.iter().map(|&i| i as u32).collect();
+        Ok(Arc::new(Basis {
+            indices: indices.to_vec(),
+            buffer: self.queue.buffer_of(&words)?,
+        }))
+    }
+
+    /// Limbs whose values are not set.
+    ///
+    /// # Errors
+    /// When no slots in a row are free.
+    pub(crate) fn scratch(&self, basis: &Arc<Basis>) -> Result<Limbs, OpenClError> {
+        Ok(Limbs {
+            lease: self.slots.lease(basis.len() as u32)?,
+            basis: Arc::clone(basis),
+        })
+    }
+
+    /// Canonical limbs, one for each prime of the basis, to the device.
+    ///
+    /// # Errors
+    /// When there are more or fewer, one has another length, or memory is short.
+    pub fn upload(&self, basis: &Arc<Basis>, limbs: &[&[f64]]) -> Result<Limbs, OpenClError> {
+        if limbs.len() != basis.len() || limbs.iter().any(|limb| limb.len() != self.n()) {
+            return Err(OpenClError::mismatch(
+                "Ring::upload",
+                "one limb of n values a prime",
+            ));
+        }
+        let out = self.scratch(basis)?;
+        let words: Vec<u64> = limbs
+            .iter()
+            .flat_map(|limb| limb.iter())
+            .map(|&x| self.build.flavour.word(x))
+            .collect();
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        self.queue.write(&mut memory, self.at(&out), &words)?;
+        drop(memory);
+        Ok(out)
+    }
+
+    /// Limbs from the device, after every operation before.
+    ///
+    /// # Errors
+    /// When a kernel or the transfer failed.
+    pub fn download(&self, limbs: &Limbs) -> Result<Vec<Vec<f64>>, OpenClError> {
+        self.owns("Ring::download", &[limbs])?;
+        let mut words = vec![0u64; limbs.basis.len() << self.log_n];
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        self.queue.read(&memory, self.at(limbs), &mut words)?;
+        drop(memory);
+        let limb = |words: &[u64]| {
+            words
+                .iter()
+                .map(|&word| self.build.flavour.residue(word))
+                .collect()
+        };
+        Ok(words.chunks_exact(self.n()).map(limb).collect())
+    }
+
+    /// Coefficients to values, in place, bit-reversed: [`NttTable::forward`] of every limb.
+    ///
+    /// # Errors
+    /// When a kernel cannot be run.
+    pub fn forward(&self, x: &mut Limbs) -> Result<(), OpenClError> {
+        self.transform("Ring::forward", "forward_columns", self.shape.columns(), x, None)?;
+        self.transform("Ring::forward", "forward_rows", self.shape.rows(), x, None)
+    }
+
+    /// Values to coefficients, in place: [`NttTable::inverse`] of every limb.
+    ///
+    /// # Errors
+    /// When a kernel cannot be run.
+    pub fn inverse(&self, x: &mut Limbs) -> Result<(), OpenClError> {
+        self.inverse_scaled(x, &vec![1; x.basis.len()])
+    }
+
+    /// Values to coefficients, each limb times its factor.
+    ///
+    /// # Errors
+    /// When there are more or fewer factors than limbs, or a kernel cannot be run.
+    pub fn inverse_scaled(&self, x: &mut Limbs, factors: &[u64]) -> Result<(), OpenClError> {
+        if factors.len() != x.basis.len() {
+            return Err(OpenClError::mismatch("Ring::inverse_scaled", "one factor a limb"));
+        }
+        let scale = |(&i, &c): (&usize, &u64)| self.build.flavour.scale(&self.tables[i], c);
+        let scales: Vec<u64> = x.basis.indices.iter().zip(factors).flat_map(scale).collect();
+        let scales = self.queue.buffer_of(&scales)?;
+        self.transform("Ring::inverse", "inverse_rows", self.shape.rows(), x, None)?;
+        self.transform(
+            "Ring::inverse",
+            "inverse_columns",
+            self.shape.columns(),
+            x,
+            Some(&scales),
+        )
+    }
+
+    fn transform(
+        &self,
+        operation: &'static str,
+        kernel: &'static str,
+        (groups, items): (usize, usize),
+        x: &Limbs,
+        scales: Option<&Buffer<u64>>,
+    ) -> Result<(), OpenClError> {
+        self.owns(operation, &[x])?;
+        let roots = match kernel {
+            "forward_columns" | "forward_rows" => &self.forward_roots,
+            _ => &self.inverse_roots,
+        };
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arguments = vec![
+            Argument::Words(&memory),
+            Argument::Number(x.lease.first()),
+            Argument::Indices(&x.basis.buffer),
+            Argument::Words(&self.moduli),
+            Argument::Words(roots),
+        ];
+        arguments.extend(scales.map(Argument::Words));
+        self.queue
+            .launch(kernel, [groups, x.basis.len()], items, &arguments)
+    }
+
+    /// The word at which limbs begin.
+    fn at(&self, limbs: &Limbs) -> usize {
+        (limbs.lease.first() as usize) << self.log_n
+    }
+
+    fn owns(&self, operation: &'static str, all: &[&Limbs]) -> Result<(), OpenClError> {
+        if all.iter().all(|limbs| limbs.lease.is_of(&self.slots)) {
+            return Ok(());
+        }
+        Err(OpenClError::mismatch(operation, "limbs of another ring"))
+    }
+}

@@ -10,7 +10,7 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double T;
 typedef double2 T2; // a factor w: its centred representative, and that divided by p
-typedef double4 T4; // a modulus: p, 1/p, (p - 1)/2, and nothing
+typedef double4 T4; // a modulus of b bits: p, 1/p, nothing, b
 #else
 typedef ulong T;
 typedef ulong2 T2; // a factor w, and floor(w 2^64 / p)
@@ -18,6 +18,9 @@ typedef ulong4 T4; // a modulus of b bits: p, floor(2^64 / p), floor(2^(b + 62) 
 #endif
 
 #define N (1u << LOG_N)
+// Terms of a sum between two reductions: products are below 7p/8, a reduced sum below p/2 + 8, all below 8p.
+// Integers need none: 4,096 terms of 4p fit into 64 bits.
+#define LAZY_TERMS 8
 
 #ifdef F64
 // The nearest integer of |x| < 2^51, ties to even: two additions where `rint` is a slow conversion.
@@ -28,7 +31,7 @@ static inline T add_p_if_negative(T x, T4 m) { return x < 0.0 ? x + m.x : x; }
 // |x| < 8p to about [-p/2, p/2].
 static inline T reduce(T x, T4 m) { return fma(-nearest(x * m.y), m.x, x); }
 
-// Where sums of the forward transform would leave the range of exact integers.
+// Where lazy sums would leave the range of exact integers.
 static inline T reduce_sum(T x, T4 m) { return reduce(x, m); }
 
 // |x| < 8p to [0, p).
@@ -46,6 +49,16 @@ static inline T product(T a, T b, T4 m) {
     return fma(-q, m.x, h) + l;
 }
 
+static inline T canonical_product(T a, T b, T4 m) { return add_p_if_negative(product(a, b, m), m); }
+static inline T canonical_multiple(T a, T2 w, T4 m) { return add_p_if_negative(multiply_factor(a, w, m), m); }
+
+// sum + y w, y modulo another prime q and centred: below 9p/16, if |sum| is left out.
+static inline T add_multiple_centred(T sum, T y, T q, T2 w, T4 m) {
+    return sum + multiply_factor(y + y > q ? y - q : y, w, m);
+}
+
+// An integer below 2^52, which becomes the lowest bits of a double.
+static inline T of_integer(ulong x) { return as_double(x | 0x4330000000000000ul) - 4503599627370496.0; }
 static inline T add_lazy(T a, T b, T4 m) { return a + b; }
 static inline T subtract_lazy(T a, T b, T4 m) { return a - b; }
 static inline T negate_canonical(T a, T4 m) { return a == 0.0 ? a : m.x - a; }
@@ -53,7 +66,7 @@ static inline T negate_canonical(T a, T4 m) { return a == 0.0 ? a : m.x - a; }
 // Any x to [0, 2p).
 static inline T reduce(T x, T4 m) { return x - mul_hi(x, m.y) * m.x; }
 
-// The forward transform has room for its sums: 17 levels stay below 2^57.
+// Lazy sums have room: 17 levels of the forward transform stay below 2^57.
 static inline T reduce_sum(T x, T4 m) { return x; }
 
 static inline T subtract_p_if_reached(T x, T4 m) { return x >= m.x ? x - m.x : x; }
@@ -70,6 +83,21 @@ static inline T product(T a, T b, T4 m) {
     return low - mul_hi(shifted, m.z) * m.x;
 }
 
+static inline T canonical_product(T a, T b, T4 m) { return canonical(product(a, b, m), m); }
+
+// The same of any a.
+static inline T canonical_multiple(T a, T2 w, T4 m) {
+    return subtract_p_if_reached(multiply_factor(a, w, m), m);
+}
+
+// sum + y w, y modulo another prime q and centred: 4p more than the sum at most.
+static inline T add_multiple_centred(T sum, T y, T q, T2 w, T4 m) {
+    bool is_negative = y + y > q;
+    T multiple = multiply_factor(is_negative ? q - y : y, w, m);
+    return is_negative ? sum + 4 * m.x - multiple : sum + multiple;
+}
+
+static inline T of_integer(ulong x) { return x; }
 static inline T add_lazy(T a, T b, T4 m) { return a + b; }
 // b < 4p
 static inline T subtract_lazy(T a, T b, T4 m) { return a + 4 * m.x - b; }

@@ -26,6 +26,8 @@ pub fn sources() -> String {
     [
         include_str!("../kernels/field.cl"),
         include_str!("../kernels/transform.cl"),
+        include_str!("../kernels/elements.cl"),
+        include_str!("../kernels/sums.cl"),
     ]
     .join("\n")
 }
@@ -96,18 +98,21 @@ impl Build {
 }
 
 impl Shape {
-    /// Work-groups of a limb and work-items of a group, for columns.
-    pub(crate) fn columns(self) -> (usize, usize) {
-        self.side(self.log_tall, self.log_wide)
+    /// The grid (work-groups of a limb, limbs) and the work-items of a group, for columns.
+    pub(crate) fn columns(self, limbs: usize) -> ([usize; 2], usize) {
+        self.side(self.log_tall, self.log_wide, limbs)
     }
 
     /// The same for rows.
-    pub(crate) fn rows(self) -> (usize, usize) {
-        self.side(self.log_wide, self.log_tall)
+    pub(crate) fn rows(self, limbs: usize) -> ([usize; 2], usize) {
+        self.side(self.log_wide, self.log_tall, limbs)
     }
 
-    fn side(self, log_len: u32, log_count: u32) -> (usize, usize) {
+    fn side(self, log_len: u32, log_count: u32, limbs: usize) -> ([usize; 2], usize) {
         let (shared, radix) = (self.log_shared.min(log_count), self.log_radix.min(log_len));
-        (1 << (log_count - shared), 1 << (log_len - radix + shared))
+        (
+            [1 << (log_count - shared), limbs],
+            1 << (log_len - radix + shared),
+        )
     }
 }

@@ -8,9 +8,12 @@
 //! OpenCL is loaded when it is first called: without it [`devices`] gives [`OpenClError::NoLibrary`].
 
 mod build;
+mod convert;
 mod device;
 mod error;
+mod keys;
 mod limbs;
+mod operations;
 mod queue;
 mod ring;
 mod slots;
@@ -18,8 +21,10 @@ mod tables;
 mod verify;
 
 pub use build::{sources, Build, Flavour};
+pub use convert::{Converter, Rescaler};
 pub use device::{devices, Device};
 pub use error::OpenClError;
-pub use limbs::{Basis, Limbs};
+pub use keys::Key;
+pub use limbs::{Basis, Factors, Limbs, Scales};
 pub use ring::Ring;
 pub use verify::{verify, verify_build, Check};

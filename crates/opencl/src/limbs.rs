@@ -1,4 +1,4 @@
-//! Limbs that live on a device.
+//! Limbs that live on a device, and what belongs to them.
 
 use crate::slots::Lease;
 use opencl3::memory::Buffer;
@@ -7,7 +7,9 @@ use std::sync::Arc;
 /// The primes of some limbs, in order, by their index in the ring; a prime may come twice.
 pub struct Basis {
     pub(crate) indices: Vec<usize>,
-    pub(crate) buffer: Buffer<u32>,
+    pub(crate) words: Buffer<u32>,
+    /// The factors of the last level of the inverse transform.
+    pub(crate) scales: Buffer<u64>,
 }
 
 impl Basis {
@@ -31,4 +33,16 @@ impl Limbs {
     pub fn basis(&self) -> &Arc<Basis> {
         &self.basis
     }
+}
+
+/// A factor for each limb of a basis.
+pub struct Factors {
+    pub(crate) words: Buffer<u64>,
+    pub(crate) basis: Arc<Basis>,
+}
+
+/// The same for the end of an inverse transform.
+pub struct Scales {
+    pub(crate) words: Buffer<u64>,
+    pub(crate) basis: Arc<Basis>,
 }

@@ -1,8 +1,8 @@
 //! The ring on a device: its primes, the slots for limbs, and the operations on them.
 
-use crate::build::{Build, Shape};
-use crate::limbs::{Basis, Limbs};
-use crate::queue::{Argument, Queue};
+use crate::build::{Build, Flavour, Shape};
+use crate::limbs::{Basis, Factors, Limbs, Scales};
+use crate::queue::{Argument, Queue, Word};
 use crate::slots::Slots;
 use crate::{Device, OpenClError};
 use opencl3::memory::Buffer;
@@ -98,10 +98,63 @@ impl Ring {
             return Err(OpenClError::mismatch("Ring::basis", reason));
         }
         let words: Vec<u32> = indices.iter().map(|&i| i as u32).collect();
+        let scales = |&i: &usize| self.build.flavour.scale(&self.tables[i], 1);
+        let scales: Vec<u64> = indices.iter().flat_map(scales).collect();
         Ok(Arc::new(Basis {
             indices: indices.to_vec(),
-            buffer: self.queue.buffer_of(&words)?,
+            words: self.queue.buffer_of(&words)?,
+            scales: self.queue.buffer_of(&scales)?,
         }))
+    }
+
+    /// Factors for the limbs of a basis, any integers.
+    ///
+    /// # Errors
+    /// When there are more or fewer than limbs, or memory is short.
+    pub fn factors(&self, basis: &Arc<Basis>, factors: &[u64]) -> Result<Factors, OpenClError> {
+        let words = self.words(basis, factors, |table, c| {
+            self.build.flavour.factor(table.modulus(), c)
+        })?;
+        Ok(Factors {
+            words,
+            basis: Arc::clone(basis),
+        })
+    }
+
+    /// The same for [`Ring::inverse_scaled`].
+    ///
+    /// # Errors
+    /// As [`Ring::factors`].
+    pub fn scales(&self, basis: &Arc<Basis>, factors: &[u64]) -> Result<Scales, OpenClError> {
+        let words = self.words(basis, factors, |table, c| self.build.flavour.scale(table, c))?;
+        Ok(Scales {
+            words,
+            basis: Arc::clone(basis),
+        })
+    }
+
+    fn words<const W: usize>(
+        &self,
+        basis: &Basis,
+        factors: &[u64],
+        of: impl Fn(&NttTable, u64) -> [u64; W],
+    ) -> Result<Buffer<u64>, OpenClError> {
+        if factors.len() != basis.len() {
+            let reason = format!("{} factors for {} limbs", factors.len(), basis.len());
+            return Err(OpenClError::mismatch("Ring::factors", reason));
+        }
+        let pairs = basis.indices.iter().zip(factors);
+        let words: Vec<u64> = pairs.flat_map(|(&i, &c)| of(&self.tables[i], c)).collect();
+        self.buffer_of(&words)
+    }
+
+    /// A buffer of constants.
+    pub(crate) fn buffer_of<W: Word>(&self, values: &[W]) -> Result<Buffer<W>, OpenClError> {
+        self.queue.buffer_of(values)
+    }
+
+    pub(crate) fn flavour(&self) -> Flavour {
+        self.build.flavour
     }
 
     /// Limbs whose values are not set.
@@ -162,8 +215,9 @@ impl Ring {
     /// # Errors
     /// When a kernel cannot be run.
     pub fn forward(&self, x: &mut Limbs) -> Result<(), OpenClError> {
-        self.transform("Ring::forward", "forward_columns", self.shape.columns(), x, None)?;
-        self.transform("Ring::forward", "forward_rows", self.shape.rows(), x, None)
+        let (limbs, roots) = (x.basis.len(), [Argument::Words(&self.forward_roots)]);
+        self.run("forward_columns", self.shape.columns(limbs), x, &[], &roots)?;
+        self.run("forward_rows", self.shape.rows(limbs), x, &[], &roots)
     }
 
     /// Values to coefficients, in place: [`NttTable::inverse`] of every limb.
@@ -171,54 +225,54 @@ impl Ring {
     /// # Errors
     /// When a kernel cannot be run.
     pub fn inverse(&self, x: &mut Limbs) -> Result<(), OpenClError> {
-        self.inverse_scaled(x, &vec![1; x.basis.len()])
+        let basis = Arc::clone(&x.basis);
+        self.inverse_by(x, &basis.scales)
     }
 
     /// Values to coefficients, each limb times its factor.
     ///
     /// # Errors
-    /// When there are more or fewer factors than limbs, or a kernel cannot be run.
-    pub fn inverse_scaled(&self, x: &mut Limbs, factors: &[u64]) -> Result<(), OpenClError> {
-        if factors.len() != x.basis.len() {
-            return Err(OpenClError::mismatch("Ring::inverse_scaled", "one factor a limb"));
-        }
-        let scale = |(&i, &c): (&usize, &u64)| self.build.flavour.scale(&self.tables[i], c);
-        let scales: Vec<u64> = x.basis.indices.iter().zip(factors).flat_map(scale).collect();
-        let scales = self.queue.buffer_of(&scales)?;
-        self.transform("Ring::inverse", "inverse_rows", self.shape.rows(), x, None)?;
-        self.transform(
-            "Ring::inverse",
+    /// When the factors are of another basis, or a kernel cannot be run.
+    pub fn inverse_scaled(&self, x: &mut Limbs, scales: &Scales) -> Result<(), OpenClError> {
+        Self::same_basis("Ring::inverse_scaled", &x.basis, &scales.basis)?;
+        self.inverse_by(x, &scales.words)
+    }
+
+    fn inverse_by(&self, x: &Limbs, scales: &Buffer<u64>) -> Result<(), OpenClError> {
+        let [roots, scales] = [&self.inverse_roots, scales].map(Argument::Words);
+        let limbs = x.basis.len();
+        self.run("inverse_rows", self.shape.rows(limbs), x, &[], &[roots])?;
+        self.run(
             "inverse_columns",
-            self.shape.columns(),
+            self.shape.columns(limbs),
             x,
-            Some(&scales),
+            &[],
+            &[roots, scales],
         )
     }
 
-    fn transform(
+    /// Runs a kernel on limbs of `out`: groups of a limb, limbs, and work-items of a group. After `out` and the
+    /// moduli it takes the first slots of `inputs`, then `more`; all of them are limbs of this ring.
+    pub(crate) fn run(
         &self,
-        operation: &'static str,
         kernel: &'static str,
-        (groups, items): (usize, usize),
-        x: &Limbs,
-        scales: Option<&Buffer<u64>>,
+        (grid, items): ([usize; 2], usize),
+        out: &Limbs,
+        inputs: &[&Limbs],
+        more: &[Argument<'_>],
     ) -> Result<(), OpenClError> {
-        self.owns(operation, &[x])?;
-        let roots = match kernel {
-            "forward_columns" | "forward_rows" => &self.forward_roots,
-            _ => &self.inverse_roots,
-        };
+        self.owns(kernel, &[out])?;
+        self.owns(kernel, inputs)?;
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut arguments = vec![
             Argument::Words(&memory),
-            Argument::Number(x.lease.first()),
-            Argument::Indices(&x.basis.buffer),
+            Argument::Number(out.lease.first()),
+            Argument::Indices(&out.basis.words),
             Argument::Words(&self.moduli),
-            Argument::Words(roots),
         ];
-        arguments.extend(scales.map(Argument::Words));
-        self.queue
-            .launch(kernel, [groups, x.basis.len()], items, &arguments)
+        arguments.extend(inputs.iter().map(|limbs| Argument::Number(limbs.lease.first())));
+        arguments.extend(more);
+        self.queue.launch(kernel, grid, items, &arguments)
     }
 
     /// The word at which limbs begin.
@@ -226,10 +280,18 @@ impl Ring {
         (limbs.lease.first() as usize) << self.log_n
     }
 
-    fn owns(&self, operation: &'static str, all: &[&Limbs]) -> Result<(), OpenClError> {
+    pub(crate) fn owns(&self, operation: &'static str, all: &[&Limbs]) -> Result<(), OpenClError> {
         if all.iter().all(|limbs| limbs.lease.is_of(&self.slots)) {
             return Ok(());
         }
         Err(OpenClError::mismatch(operation, "limbs of another ring"))
+    }
+
+    pub(crate) fn same_basis(operation: &'static str, a: &Basis, b: &Basis) -> Result<(), OpenClError> {
+        if a.indices == b.indices {
+            return Ok(());
+        }
+        let reason = format!("primes {:?} and {:?}", a.indices, b.indices);
+        Err(OpenClError::mismatch(operation, reason))
     }
 }

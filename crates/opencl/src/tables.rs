@@ -21,11 +21,10 @@ impl Flavour {
 
     /// `T4` of a modulus.
     pub(crate) fn modulus(self, m: &Modulus) -> [u64; 4] {
-        let p = m.p();
+        let (p, bits) = (m.p(), m.p().ilog2() + 1);
         match self {
-            Self::F64 => [p as f64, 1.0 / p as f64, (p / 2) as f64, 0.0].map(f64::to_bits),
+            Self::F64 => [p as f64, 1.0 / p as f64, 0.0, f64::from(bits)].map(f64::to_bits),
             Self::U64 => {
-                let bits = u64::BITS - p.leading_zeros();
                 let quotient = |shift: u32| ((1u128 << shift) / u128::from(p)) as u64;
                 [p, quotient(64), quotient(bits + 62), u64::from(bits)]
             }

@@ -1,7 +1,9 @@
 //! Every kernel on every OpenCL device of this machine gives the residues of `tacita-ring`.
 
 use std::io::Write;
-use tacita_opencl::{devices, verify, verify_build, Build, Device, Flavour, OpenClError};
+use std::process::Command;
+use tacita_opencl::{devices, verify_build, Build, Device, Flavour, OpenClError, Ring};
+use tacita_ring::{ntt_primes, Modulus};
 
 /// The devices, or none with a line that says so, which the test harness does not capture.
 fn devices_or_skip() -> Vec<Device> {
@@ -16,38 +18,96 @@ fn devices_or_skip() -> Vec<Device> {
     }
 }
 
+fn assert_equal(device: &Device, build: &Build, log_ns: &[u32]) {
+    for check in verify_build(device, build, log_ns).expect("the device runs") {
+        let name = &device.name;
+        assert!(
+            check.residues > 0 && check.differ == 0,
+            "{name}, radix 2^{}: {check:?}",
+            build.log_radix
+        );
+    }
+}
+
 #[test]
 fn every_kernel_gives_the_residues_of_the_processor() {
     for device in devices_or_skip() {
-        let checks = verify(&device).expect("the device runs");
-        assert!(checks.iter().any(|check| check.flavour == Flavour::U64));
-        for check in checks {
-            assert!(
-                check.residues > 0 && check.differ == 0,
-                "{}: {check:?}",
-                device.name
-            );
+        for &flavour in device.flavours() {
+            assert_equal(&device, &Build::new(flavour), &[10, 16]);
         }
     }
 }
 
-/// Shapes of the matrix that the default radix does not meet: sides of one pass, of three, of odd length.
+/// Sides of one pass, of two and of three, of odd and of even length, the smallest too.
 #[test]
-fn transforms_do_not_depend_on_the_shape() {
+fn kernels_do_not_depend_on_the_shape_of_the_transform() {
     for device in devices_or_skip() {
-        for (log_radix, log_ns) in [(1, [2, 5]), (2, [6, 11]), (3, [8, 12])] {
+        for (log_radix, log_ns) in [(2, [2, 11]), (3, [5, 13])] {
             for &flavour in device.flavours() {
                 let build = Build {
                     log_radix,
                     ..Build::new(flavour)
                 };
-                for check in verify_build(&device, &build, &log_ns).expect("the device runs") {
-                    assert!(
-                        check.residues > 0 && check.differ == 0,
-                        "radix 2^{log_radix}: {check:?}"
-                    );
-                }
+                assert_equal(&device, &build, &log_ns);
             }
         }
     }
+}
+
+fn moduli(log_n: u32, count: usize) -> Vec<Modulus> {
+    let primes = ntt_primes(50.0, log_n + 1, count, &[]).expect("such primes exist");
+    primes
+        .into_iter()
+        .map(|p| Modulus::new(p).expect("it is one"))
+        .collect()
+}
+
+#[test]
+fn misuse_is_an_error() {
+    for device in devices_or_skip() {
+        let ring = |slots| Ring::new(&device, Build::new(Flavour::U64), 4, &moduli(4, 3), slots);
+        let too_many = u32::MAX;
+        assert!(matches!(ring(too_many), Err(OpenClError::Memory { .. })));
+        let (ring, other) = (ring(4).expect("a ring"), ring(4).expect("another"));
+        assert!(ring.basis(&[3]).is_err() && ring.basis(&[]).is_err());
+        let basis = ring.basis(&[0, 1]).expect("two primes");
+        let limb = vec![1.0; 16];
+        assert!(ring.upload(&basis, &[&limb]).is_err() && ring.upload(&basis, &[&limb, &limb[1..]]).is_err());
+        let mut x = ring.upload(&basis, &[&limb, &limb]).expect("room for two");
+        let y = ring
+            .copy(&x, 1, &ring.basis(&[1]).expect("one prime"))
+            .expect("room for one");
+        assert!(ring.add(&x, &y).is_err(), "limbs of other primes");
+        assert!(ring.permute(&x, 4).is_err(), "an even Galois element");
+        assert!(ring.copy(&x, 0, y.basis()).is_err() && ring.copy(&x, 2, y.basis()).is_err());
+        assert!(
+            other.forward(&mut x).is_err() && other.download(&x).is_err(),
+            "limbs of another ring"
+        );
+        assert!(ring.factors(&basis, &[1]).is_err() && ring.key(&basis, 1, &[&[]]).is_err());
+        let full = OpenClError::Memory {
+            wanted: 2 * 16 * 8,
+            free: 16 * 8,
+        };
+        assert_eq!(ring.add(&x, &x).err(), Some(full));
+        drop(y);
+        let sum = ring.add(&x, &x).expect("room again");
+        assert_eq!(ring.download(&sum).expect("two limbs"), vec![vec![2.0; 16]; 2]);
+    }
+}
+
+/// A loader without drivers has no device, which is an error and a line, and no failure.
+#[test]
+fn without_a_device_the_tests_say_so() {
+    let test = "every_kernel_gives_the_residues_of_the_processor";
+    let empty = std::env::temp_dir().join("no-opencl-drivers");
+    std::fs::create_dir_all(&empty).expect("a folder for temporary files");
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test])
+        .env("OCL_ICD_VENDORS", &empty)
+        .output()
+        .expect("this program runs again");
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).contains("skipped: no OpenCL device");
+    assert!(said, "{output:?}");
 }

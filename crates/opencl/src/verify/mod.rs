@@ -1,5 +1,7 @@
 //! Every kernel against `tacita-ring`.
 
+mod cases;
+
 use crate::build::{Build, Flavour};
 use crate::{Basis, Device, Limbs, OpenClError, Ring};
 use std::sync::Arc;
@@ -15,6 +17,12 @@ pub struct Check {
     pub residues: u64,
     pub differ: u64,
 }
+
+/// Primes beside the first four.
+const MORE_PRIMES: usize = 10;
+
+/// Limbs on the device at once: the digits of a key, and what lies around.
+const SLOTS: u32 = 80;
 
 /// Degrees that are compared by default: the smallest, one of each kind between, the largest in use.
 const LOG_NS: [u32; 4] = [10, 13, 15, 16];
@@ -39,16 +47,18 @@ pub fn verify_build(device: &Device, build: &Build, log_ns: &[u32]) -> Result<Ve
     let mut checks = Vec::new();
     for &log_n in log_ns {
         let bench = Bench::new(device, build, log_n)?;
-        bench.transforms(&mut checks)?;
+        checks.extend(bench.cases()?);
     }
     Ok(checks)
 }
 
-/// The largest primes of the engine's widest kind, one of its usual 44 bits, and a small one.
+/// Two of the largest primes below 2^50, one of 44 bits, one of 22; then more of the largest.
 fn moduli(log_n: u32) -> Result<Vec<Modulus>, OpenClError> {
-    let mut primes = ntt_primes(50.0, log_n + 1, 2, &[])?;
+    let mut primes = ntt_primes(50.0, log_n + 1, 2 + MORE_PRIMES, &[])?;
+    let more = primes.split_off(2);
     primes.extend(ntt_primes(44.0, log_n + 1, 1, &[])?);
     primes.extend(ntt_primes(22.0, log_n + 1, 1, &[])?);
+    primes.extend(more);
     Ok(primes.into_iter().map(Modulus::new).collect::<Result<_, _>>()?)
 }
 
@@ -61,8 +71,10 @@ struct Bench {
     tables: Vec<NttTable>,
     log_n: u32,
     flavour: Flavour,
-    /// All primes.
+    /// The first four primes.
     basis: Arc<Basis>,
+    /// Primes of two kinds, more than a sum takes before it is reduced.
+    sources: Arc<Basis>,
 }
 
 impl Bench {
@@ -70,31 +82,16 @@ impl Bench {
         let moduli = moduli(log_n)?;
         let tables = moduli.iter().map(|m| NttTable::new(*m, log_n));
         let tables = tables.collect::<Result<Vec<_>, _>>()?;
-        let ring = Ring::new(device, build.clone(), log_n, &moduli, 8 * moduli.len() as u32)?;
-        let basis = ring.basis(&(0..moduli.len()).collect::<Vec<_>>())?;
+        let ring = Ring::new(device, build.clone(), log_n, &moduli, SLOTS)?;
+        let sources: Vec<usize> = (0..moduli.len()).filter(|i| ![1, 3].contains(i)).collect();
         Ok(Self {
+            basis: ring.basis(&[0, 1, 2, 3])?,
+            sources: ring.basis(&sources)?,
             ring,
             tables,
             log_n,
             flavour: build.flavour,
-            basis,
         })
-    }
-
-    fn transforms(&self, checks: &mut Vec<Check>) -> Result<(), OpenClError> {
-        let forward = |device: &mut [Limbs]| self.ring.forward(&mut device[0]).map(|()| Vec::new());
-        let inverse = |device: &mut [Limbs]| self.ring.inverse(&mut device[0]).map(|()| Vec::new());
-        let each = |host: &mut [Host], f: fn(&NttTable, &mut [f64])| {
-            self.tables
-                .iter()
-                .zip(&mut host[0])
-                .for_each(|(table, limb)| f(table, limb));
-            Vec::new()
-        };
-        let bases = [&self.basis];
-        checks.push(self.check("forward", &bases, forward, |host| each(host, NttTable::forward))?);
-        checks.push(self.check("inverse", &bases, inverse, |host| each(host, NttTable::inverse))?);
-        Ok(())
     }
 
     /// Runs an operation here and there, on limbs of these bases: what it gives, what its arguments become,
@@ -128,15 +125,12 @@ impl Bench {
             let room = self.ring.scratch(&self.basis)?;
             let behind = self.upload(&self.basis, &guard)?;
             drop(room);
-            let made = device(&mut on_device)?;
+            let outputs = device(&mut on_device)?;
             let expected = host(&mut inputs);
             let guards = [(&guard, &before), (&guard, &behind)];
-            let all = expected
-                .iter()
-                .zip(&made)
-                .chain(inputs.iter().zip(&on_device))
-                .chain(guards);
-            for (expected, limbs) in all {
+            assert_eq!(expected.len(), outputs.len(), "{kernel}: results");
+            let all = expected.iter().zip(&outputs).chain(inputs.iter().zip(&on_device));
+            for (expected, limbs) in all.chain(guards) {
                 compare(expected, &self.ring.download(limbs)?, &mut check);
             }
         }
@@ -157,11 +151,7 @@ impl Bench {
             );
             let edges = [0, 1, m.p() - 1, m.p() / 2, m.p() / 2 + 1, m.p() - 2, 2];
             match kind {
-                Kind::Random => {
-                    let mut limb = vec![0.0; n];
-                    uniform(&mut Prng::from_seed([seed; 32]), m, &mut limb);
-                    limb
-                }
+                Kind::Random => self.random(m, seed),
                 Kind::Edges => (0..n)
                     .map(|i| edges[(i * i + i / 7 * usize::from(seed)) % 7] as f64)
                     .collect(),
@@ -169,6 +159,12 @@ impl Bench {
             }
         };
         basis.indices().iter().enumerate().map(limb).collect()
+    }
+
+    fn random(&self, m: &Modulus, seed: u8) -> Vec<f64> {
+        let mut limb = vec![0.0; 1 << self.log_n];
+        uniform(&mut Prng::from_seed([seed; 32]), m, &mut limb);
+        limb
     }
 }
 
@@ -183,6 +179,8 @@ enum Kind {
 
 /// Bit for bit: a negative zero differs from zero.
 fn compare(expected: &Host, found: &Host, check: &mut Check) {
+    let lengths = |limbs: &Host| limbs.iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(lengths(expected), lengths(found), "{}: lengths", check.kernel);
     for (expected, found) in expected.iter().flatten().zip(found.iter().flatten()) {
         check.residues += 1;
         check.differ += u64::from(expected.to_bits() != found.to_bits());

@@ -1,0 +1,43 @@
+// Sums over limbs: conversion between bases of primes, and the inner product of key switching.
+
+// Out of the sum of y_i weights_ji over the sources, the y_i centred: limb j modulo the prime j of the target
+// basis. a: the slot of y_0, canonical modulo the primes of `sources`.
+__kernel void convert(ELEMENTS, uint a, __global const uint *sources, uint terms,
+                      __global const T2 *weights) {
+    OF_THIS_VALUE
+    T sum = 0;
+    for (uint t = 0; t < terms; t++) {
+        T y = slots[(size_t)(a + t) * N + i], p = moduli[sources[t]].x;
+        sum = add_multiple_centred(sum, y, p, weights[limb * terms + t], m);
+        if (t % LAZY_TERMS == LAZY_TERMS - 1) sum = reduce_sum(sum, m);
+    }
+    AT(out) = canonical(sum, m);
+}
+
+// Residue i of a row of residues of so many bits, packed from the lowest bit on in 64-bit words.
+static inline T unpacked(__global const ulong *row, uint i, uint bits) {
+    ulong at = (ulong)i * bits, shift = at & 63;
+    __global const ulong *word = row + (at >> 6);
+    ulong low = word[0] >> shift, high = shift ? word[1] << (64 - shift) : 0;
+    return of_integer((low | high) & ((1ul << bits) - 1));
+}
+
+// out0 = sum of d_t k0_t and out1 = sum of d_t k1_t over the digits. a: the slot of d_0; a digit has as many
+// limbs as the basis. rows: by half, digit and limb, the word at which its residues begin.
+__kernel void inner_product(ELEMENTS, uint a, uint terms, __global const ulong *keys,
+                            __global const ulong *rows) {
+    OF_THIS_VALUE
+    uint limbs = get_num_groups(1), bits = (uint)m.w;
+    T sum0 = 0, sum1 = 0;
+    for (uint t = 0; t < terms; t++) {
+        T d = AT(a + t * limbs);
+        sum0 = sum0 + product(d, unpacked(keys + rows[t * limbs + limb], i, bits), m);
+        sum1 = sum1 + product(d, unpacked(keys + rows[(terms + t) * limbs + limb], i, bits), m);
+        if (t % LAZY_TERMS == LAZY_TERMS - 1) {
+            sum0 = reduce_sum(sum0, m);
+            sum1 = reduce_sum(sum1, m);
+        }
+    }
+    AT(out) = canonical(sum0, m);
+    AT(out + limbs) = canonical(sum1, m);
+}

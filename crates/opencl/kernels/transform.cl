@@ -68,8 +68,8 @@ INLINED void inverse_levels(T *x, int log_radix, int levels, uint top, __global 
 }
 
 // The passes of one kernel, which defines SIZE and RADIX (logarithms of its side and of the values of a
-// work-item), ROOT (the node at the top of its side), LOCAL and VALUE (where it keeps value i). Pass k has
-// RADIX levels after k RADIX, the last one what is left.
+// work-item), ROOT (the node at the top of its side), LOCAL and VALUE (where it keeps value i) and FENCE.
+// Pass k has RADIX levels after k RADIX, the last one what is left.
 #define LEVELS(k) SMALLER(RADIX, SIZE - (k)*RADIX)
 #define LAST ((SIZE - 1) / RADIX)
 #define PLACE(k, j) place(SIZE, RADIX, (k)*RADIX, LEVELS(k), t, j)
@@ -81,7 +81,7 @@ INLINED void inverse_levels(T *x, int log_radix, int levels, uint top, __global 
 // A work-item stores where it loaded, so one barrier parts the passes.
 #define EXCHANGE(from, to)                                                                                   \
     STORE(LOCAL, from)                                                                                       \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                                            \
+    barrier(FENCE);                                                                            \
     LOAD(LOCAL, to)
 #define FORWARD_PASS(k)                                                                                      \
     if ((k) <= LAST) {                                                                                       \
@@ -116,6 +116,8 @@ INLINED void inverse_levels(T *x, int log_radix, int levels, uint top, __global 
 
 // Columns.
 #define SIZE LOG_TALL
+// A work-item stores to the limb where another one has loaded before the barrier.
+#define FENCE (CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define RADIX SMALLER(LOG_RADIX, LOG_TALL)
 #define ROOT 1u
 #define LOG_COLUMNS SMALLER(LOG_SHARED, LOG_WIDE)
@@ -152,9 +154,11 @@ void inverse_columns(LIMBS, __global const T2 *all_scales) {
 #undef VALUE
 #undef LOCAL
 #undef SCALE
+#undef FENCE
 
 // Rows. Neighbours read and write neighbours only in the places of the first pass.
 #define SIZE LOG_WIDE
+#define FENCE CLK_LOCAL_MEM_FENCE
 #define RADIX SMALLER(LOG_RADIX, LOG_WIDE)
 #define ROOT ((1u << LOG_TALL) + row)
 #define LOG_ROWS SMALLER(LOG_SHARED, LOG_TALL)

@@ -21,6 +21,7 @@
 #                the target: rustup target add wasm32-unknown-unknown
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
 #   make setup-opencl  as root on Debian: OpenCL for the processor, and what finds races in its kernels
+#   make test-opencl  OpenCL kernels with mistakes, which must be caught, and races; needs `make setup-opencl`
 #   make sanitize  AddressSanitizer, ThreadSanitizer and Miri over the engine (docs/fuzzing.md); needs
 #                rustup toolchain install nightly --component miri --component rust-src
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
@@ -110,7 +111,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration check lint lint-rust
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
 .PHONY: test-arm release-wheel release-sdist release-readme release-check release-run notices deny
-.PHONY: gateway-clients
+.PHONY: gateway-clients test-opencl
 .PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser setup-opencl
 
 help:
@@ -247,6 +248,10 @@ test:
 	  $(MAKE) --no-print-directory $$part || { failed="$$failed $$part"; echo "FAILED: $$part"; }; \
 	done; \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
+# Mutants of the kernels, and races by Oclgrind, beside what `make test-rust` compares.
+test-opencl: | tools
+	$(CARGO) test --profile quick -p tacita-opencl -- --include-ignored --skip small_kernels
 
 test-rust: | tools
 	$(CARGO) test --profile quick --workspace --exclude tacita-py --quiet

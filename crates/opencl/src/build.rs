@@ -43,7 +43,7 @@ pub struct Build {
 }
 
 /// The sides of the matrix that a transform works on, and how many columns or rows a work-group shares.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub log_tall: u32,
     pub log_wide: u32,
@@ -114,5 +114,33 @@ impl Shape {
             [1 << (log_count - shared), limbs],
             1 << (log_len - radix + shared),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Contraction is on by default and would round other products; `rint` is fifty slow conversions on some
+    /// cards.
+    #[test]
+    fn the_text_keeps_products_apart_and_rounds_by_additions() {
+        let text = sources();
+        assert!(text.starts_with("//") && text.contains("#pragma OPENCL FP_CONTRACT OFF"));
+        let call = |name: &str| text.contains(&format!("{name}("));
+        assert!(!call("rint") && !call("round") && !call("mad"));
+    }
+
+    #[test]
+    fn work_groups_share_what_fits_into_local_memory() {
+        let build = Build::new(Flavour::F64);
+        let shared = |log_n, local| build.shape(log_n, local).map(|shape| shape.log_shared);
+        assert_eq!(shared(16, 32 << 10), Ok(3));
+        assert_eq!(shared(17, 32 << 10), Ok(2));
+        assert!(shared(1, 32 << 10).is_err() && shared(18, 32 << 10).is_err());
+        assert_eq!(
+            build.shape(16, 32 << 10).map(|shape| shape.rows(5)),
+            Ok(([32, 5], 128))
+        );
     }
 }

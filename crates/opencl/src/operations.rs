@@ -58,8 +58,8 @@ impl Ring {
     /// a + b
     ///
     /// # Errors
-    /// This and the operations below fail when limbs or factors are of other primes, no slots are free, or the
-    /// kernel cannot be run.
+    /// This and the operations below fail when limbs or factors are of other primes, no slots are free, or
+    /// the kernel cannot be run.
     pub fn add(&self, a: &Limbs, b: &Limbs) -> Result<Limbs, OpenClError> {
         self.elementwise("add", &[a, b], None)
     }

@@ -251,8 +251,8 @@ impl Ring {
         )
     }
 
-    /// Runs a kernel on limbs of `out`: groups of a limb, limbs, and work-items of a group. After `out` and the
-    /// moduli it takes the first slots of `inputs`, then `more`; all of them are limbs of this ring.
+    /// Runs a kernel on limbs of `out`: groups of a limb, limbs, and work-items of a group. After `out` and
+    /// the moduli it takes the first slots of `inputs`, then `more`; all of them are limbs of this ring.
     pub(crate) fn run(
         &self,
         kernel: &'static str,

@@ -22,6 +22,7 @@
 #   make setup-browser  as root on Debian: node, Chromium, Rust's wasm target (for make web and its test)
 #   make setup-opencl  as root on Debian: OpenCL for the processor, and what finds races in its kernels
 #   make test-opencl  OpenCL kernels with mistakes, which must be caught, and races; needs `make setup-opencl`
+#   make opencl-budgets  hold what these kernels take of cards that are not here within budgets
 #   make sanitize  AddressSanitizer, ThreadSanitizer and Miri over the engine (docs/fuzzing.md); needs
 #                rustup toolchain install nightly --component miri --component rust-src
 #   make fuzz    fuzz every decoder (docs/fuzzing.md): FUZZ_RUNS=10000000 executions of each of
@@ -59,6 +60,8 @@ SANITIZE := CARGO_TARGET_DIR=$(BUILD_DIR)/sanitize $(CARGO) +$(NIGHTLY)
 SANITIZE_TARGET := x86_64-unknown-linux-gnu
 SANITIZE_FLAGS := -C debug-assertions --cfg tacita_no_pool
 MIRI_TESTS := aligned:: ahead:: pool:: blocks_come_from a_dropped_stream streams_repeat
+
+PTXAS := $(BUILD_DIR)/opencl/nvidia/cu13/bin/ptxas
 
 # The clients for browsers. Debian's Rust builds it too, from its sources of the standard library:
 # make wasm WASM_CARGO=/usr/bin/cargo WASM_OPTIONS="-Z build-std=std,panic_abort" with RUSTC=/usr/bin/rustc,
@@ -111,7 +114,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 .PHONY: setup tools demo demo-service wheel test test-rust test-unit test-integration check lint lint-rust
 .PHONY: sanitize sanitize-address sanitize-thread sanitize-miri lattigo
 .PHONY: test-arm release-wheel release-sdist release-readme release-check release-run notices deny
-.PHONY: gateway-clients test-opencl
+.PHONY: gateway-clients test-opencl opencl-budgets
 .PHONY: site lint-python bench figures two-party fuzz fmt clean help wasm web setup-browser setup-opencl
 
 help:
@@ -211,6 +214,16 @@ setup-browser:
 setup-opencl:
 	apt-get install --yes --no-install-recommends \
 	  pocl-opencl-icd ocl-icd-libopencl1 oclgrind clang-16 libclc-16-dev
+
+# What the kernels take of cards that are not here: registers, spills, doubles. NVIDIA's ptxas is a tool of this
+# check alone; without it, or without clang, its part is left out, in words.
+opencl-budgets: $(PTXAS)
+	$(PYTHON) .ci/opencl_budgets.py
+
+$(PTXAS): requirements/opencl.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps \
+	  --target $(BUILD_DIR)/opencl -r requirements/opencl.txt \
+	  || echo "NVIDIA's ptxas cannot be downloaded: its budgets are left out"
 
 wasm: $(WASM)
 

@@ -55,6 +55,8 @@ __all__ = [
     "keygen",
     "limb_tasks",
     "ntt_ms",
+    "opencl_devices",
+    "opencl_verify",
     "product_cost",
     "share_threads",
     "simd_path",
@@ -384,6 +386,15 @@ def commit() -> str:
 
 def simd_path() -> str:
     """Which kernels are in force: scalar, neon, avx2, avx512 or avx512ifma."""
+
+def opencl_devices() -> tuple[list[tuple[str, str, str, int, bool]], str]:
+    """Returns of each device its name, maker, driver with its version, bytes of memory, and whether it
+    computes with doubles; then why there is none, empty where there is one. Raises TacitaError."""
+
+def opencl_verify(device: int) -> list[tuple[str, str, int, int, int]]:
+    """Runs every kernel on a device and on the processor. Returns kernel, flavour (F64: doubles, U64: 64-bit
+    integers), log2 of the degree, residues compared and residues that differ. Raises TacitaError where the
+    device, its driver or its compiler fails."""
 
 # Two parties on shares
 

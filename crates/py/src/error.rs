@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use tacita_ckks::CkksError;
 use tacita_coefficients::CoefficientError;
 use tacita_mpc::MpcError;
+use tacita_opencl::OpenClError;
 use tacita_rlwe::RlweError;
 use tacita_wire::WireError;
 
@@ -114,4 +115,9 @@ pub fn coefficients(e: CoefficientError) -> PyErr {
         CoefficientError::Rlwe(e) => rlwe(e),
         other => TacitaError::new_err(other.to_string()),
     }
+}
+
+/// Errors of OpenCL: of the driver, its compiler, or the memory of the device.
+pub fn opencl(e: OpenClError) -> PyErr {
+    TacitaError::new_err(e.to_string())
 }

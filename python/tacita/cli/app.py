@@ -70,6 +70,7 @@ COMMANDS: tuple[tuple[str, str, Callable[..., None] | typer.Typer, str], ...] = 
     (ASK, "generate", generate.run, "Go on behind a text with a decoder."),
     (ASK, "models", models.app, "List small models to try, or fetch one."),
     (PLAN, "doctor", doctor.doctor, "Say whether a default run fits on this machine."),
+    (PLAN, "device", doctor.device_app, "List the devices of OpenCL, or verify one."),
     (PLAN, "choose", choose.choose, "Name the cheapest scheme that promises what you need."),
     (PLAN, "estimate", estimate.estimate, "Say what a run would cost."),
     (PLAN, "plan", plan.app, "Make or show the public plan of a run."),

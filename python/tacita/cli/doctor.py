@@ -1,22 +1,36 @@
 """`tacita doctor` says whether a default run fits on this machine: processor, memory, disk, kernels, extras,
-prices; and `tacita --version`, which engine this is."""
+prices; `tacita device`, which devices OpenCL has and whether one computes what the processor does; and
+`tacita --version`, which engine this is."""
 
 from __future__ import annotations
 
-import ctypes.util
+import platform
+import re
 import shutil
 import tempfile
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich.table import Table
 
 from tacita import api, compiled
-from tacita.cli.console import INCOMPLETE, err, out, progress, reporting, shown
+from tacita.cli.console import (
+    INCOMPLETE,
+    UNTRUSTED,
+    err,
+    out,
+    progress,
+    reporting,
+    say,
+    show_rows,
+    shown,
+)
 from tacita.cli.options import Json
-from tacita.errors import TacitaError
+from tacita.errors import InputError, TacitaError
 from tacita.evaluate.keyring import server_bytes
 from tacita.extras import how_to_install
+from tacita.plans import engine as door
 from tacita.resources import GB, available_memory, processor, threads
 from tacita.schemes.prices import describe_prices, prices_here
 from tacita.version import __version__
@@ -58,9 +72,9 @@ def doctor(json: Json = None) -> None:
     checks |= _engine() | _space()
     for name, module in EXTRAS.items():  # of which a default run needs none
         checks[f"extra {name}"] = Check("installed" if find_spec(module) else how_to_install(name))
-    prices, library = prices_here("n16"), ctypes.util.find_library("OpenCL")
+    prices = prices_here("n16")
     checks["prices"] = Check(describe_prices(prices).removeprefix("prices: ") if prices else "formulas")
-    checks["OpenCL"] = Check(f"{library or 'none'}; this release computes on processors alone")
+    checks["OpenCL"] = Check(_opencl())
     missing = [f"{name}: {check.missing}" for name, check in checks.items() if check.missing]
     report: dict[str, Any] = {"fits": not missing, "missing": missing}
     report["checks"] = {name: check._asdict() for name, check in checks.items()}
@@ -99,3 +113,77 @@ def _fits(need: int, have: int | None, where: str) -> Check:
         return Check(f"{need / GB:.1f} GB needed; the system does not say what is {where}")
     value = f"{need / GB:.1f} GB needed, {have / GB:.1f} GB {where}"
     return Check(value, "" if need <= have else value)
+
+
+# Devices of OpenCL.
+
+device_app = typer.Typer(help="List the devices of OpenCL, or verify one.", no_args_is_help=True)
+DEVICE = re.compile(r"opencl(?::(\d{1,3}))?")
+DESCRIBED = ("name", "maker", "driver", "memory", "fp64")
+COMPARED = ("kernel", "flavour", "log_n", "residues", "differ")
+Device = Annotated[str, typer.Option("--device", help="As `tacita device list` names it.")]
+
+
+def devices() -> tuple[list[dict[str, Any]], str]:
+    """Returns the devices of OpenCL, and why there is none where there is none. Raises TacitaError."""
+    with door.translated(TacitaError, "OpenCL"):
+        rows, reason = compiled.native.opencl_devices()
+    fields = [dict(zip(DESCRIBED, row, strict=True)) for row in rows]
+    return [{"device": f"opencl:{number}", **each} for number, each in enumerate(fields)], reason
+
+
+def _opencl() -> str:
+    """Describes OpenCL in one line; an engine or a driver that fails is no defect of a run on processors."""
+    try:
+        rows, reason = devices()
+    except (TacitaError, AttributeError) as error:  # an engine of before has no devices
+        rows, reason = [], str(error)
+    names = ", ".join(f"{each['device']} {each['name']}" for each in rows)
+    return f"{names or reason.partition(';')[0]}; this release computes on processors alone"
+
+
+@device_app.command("list")
+def list_devices(json: Json = None) -> None:
+    """List the devices of OpenCL: maker, driver, memory, doubles."""
+    rows, reason = devices()
+    with reporting(json, {"devices": rows, "reason": reason}):
+        for each in rows:
+            words = [shown(each[field], 80) for field in ("device", "name", "maker", "driver")]
+            doubles = "doubles" if each["fp64"] else "no doubles: computes with integers"
+            say(", ".join([*words, f"{each['memory'] / GB:.1f} GB", doubles]))
+        if not rows:
+            say(f"{shown(reason, 400)}; the processor computes")
+
+
+@device_app.command()
+def verify(device: Device = "opencl:0", json: Json = None) -> None:
+    """Run every kernel on a device and on the processor, and compare all residues bit for bit.
+
+    The report is made to be posted: it names card, driver, release and kernels, and no secret. Exit status 2
+    says that the device must not be used: a residue differs."""
+    rows, reason = devices()
+    if not rows:
+        text, _, hint = reason.partition("; hint: ")
+        raise InputError(f"device {device:.60}: {text}", hint=hint)
+    number = int(match.group(1) or 0) if (match := DEVICE.fullmatch(device)) else len(rows)
+    if number >= len(rows):
+        names = ", ".join(each["device"] for each in rows)
+        raise InputError(f"device {device:.60}: there is none of this name", hint=f"one of {names}")
+    with door.translated(TacitaError, rows[number]["device"]):
+        compared = compiled.native.opencl_verify(number)
+    checks: list[dict[str, Any]] = [dict(zip(COMPARED, each, strict=True)) for each in compared]
+    kernels, commit = engine()
+    here = {"release": __version__, "commit": commit, "kernels": kernels, "processor": processor().name}
+    sums = {name: sum(each[name] for each in checks) for name in ("residues", "differ")}
+    report = {**rows[number], **here, "system": platform.platform(), **sums, "checks": checks}
+    wrong = sorted({each["kernel"] for each in checks if each["differ"]})
+    with reporting(json, report):
+        show_rows({name: shown(str(value), 120) for name, value in report.items() if name != "checks"})
+        table = Table("kernel", "flavour", "N", "residues", "differ", box=None)
+        for each in checks:
+            counts = (f"{each[name]:,}" for name in ("residues", "differ"))
+            table.add_row(each["kernel"], each["flavour"], f"2^{each['log_n']}", *counts)
+        out.print(table)
+        say(f"do not use this device: {', '.join(wrong)}" if wrong else "every residue is the processor's")
+    if wrong:
+        raise typer.Exit(UNTRUSTED)

@@ -72,3 +72,72 @@ def test_the_version_names_commit_and_kernels() -> None:
     kernels = "|".join(map(re.escape, KERNELS.values()))
     pattern = rf"tacita {re.escape(__version__)} \((commit [0-9a-f]{{12}}, )?({kernels}) kernels\)\n"
     assert status == 0 and re.fullmatch(pattern, out), out
+
+
+CARD = ("A card\x1b[31m", "Its maker", "A platform 1.2", 24_000_000_000, False)
+COMPARED = [("forward", "U64", 10, 4096, 0), ("inverse", "U64", 10, 4096, 0)]
+NONE = "no OpenCL library on this machine; hint: install a driver"
+
+
+def with_card(monkeypatch: pytest.MonkeyPatch, rows: list[Any], compared: list[Any]) -> None:
+    monkeypatch.setattr(compiled.native, "opencl_devices", lambda: (rows, "" if rows else NONE))
+    monkeypatch.setattr(compiled.native, "opencl_verify", lambda number: compared)
+
+
+def test_devices_are_listed_without_control_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_card(monkeypatch, [CARD], COMPARED)
+    status, out, _ = run("device", "list", "--json", str(tmp_path / "list.json"))
+    assert status == 0 and out.startswith("opencl:0, A card") and "\x1b" not in out
+    assert "24.0 GB, no doubles: computes with integers" in out and out.count("\n") == 1
+    jsonschema.validate(json.loads((tmp_path / "list.json").read_text()), schema_of("device list"))
+    assert "opencl:0 A card" in run("doctor")[1]
+
+
+def test_without_opencl_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_card(monkeypatch, [], [])
+    status, out, _ = run("device", "list", "--json", str(tmp_path / "list.json"))
+    assert (status, out) == (0, f"{NONE}; the processor computes\n")
+    jsonschema.validate(json.loads((tmp_path / "list.json").read_text()), schema_of("device list"))
+    status, _, err = run("device", "verify")
+    assert status == 2 and "no OpenCL library on this machine (install a driver)" in err
+
+
+def test_a_card_is_verified_and_its_report_has_its_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_card(monkeypatch, [CARD], COMPARED)
+    status, out, _ = run("device", "verify", "--device", "opencl", "--json", str(tmp_path / "card.json"))
+    assert status == 0 and "every residue is the processor's" in out
+    report = json.loads((tmp_path / "card.json").read_text())
+    jsonschema.validate(report, schema_of("device verify"))
+    assert (report["device"], report["residues"], report["differ"]) == ("opencl:0", 8192, 0)
+    assert report["release"] == __version__ and [c["kernel"] for c in report["checks"]] == [
+        "forward",
+        "inverse",
+    ]
+
+
+def test_one_residue_that_differs_ends_with_status_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_card(monkeypatch, [CARD], [COMPARED[0], ("inverse", "U64", 10, 4096, 1)])
+    status, out, _ = run("device", "verify")
+    assert status == 2 and "do not use this device: inverse" in out
+
+
+@pytest.mark.parametrize("device", ["opencl:1", "cuda:0", "opencl:-1", "opencl:" + "9" * 40])
+def test_a_device_that_is_not_there_is_an_error(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_card(monkeypatch, [CARD], COMPARED)
+    status, _, err = run("device", "verify", "--device", device)
+    assert status == 2 and "there is none of this name (one of opencl:0)" in err and len(err) < 200
+
+
+def test_an_error_of_the_driver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_card(monkeypatch, [CARD], COMPARED)
+
+    def fails(number: int) -> Any:
+        raise compiled.native.TacitaError("OpenCL: clFinish failed with -5; hint: fewer slots")
+
+    monkeypatch.setattr(compiled.native, "opencl_verify", fails)
+    status, _, err = run("device", "verify")
+    assert (status, err) == (2, "error: opencl:0: OpenCL: clFinish failed with -5 (fewer slots)\n")

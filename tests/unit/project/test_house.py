@@ -23,7 +23,7 @@ LINES = {
     "approx": 2565,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1483,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6446,  # scores as papers print them, windows, texts by requests (decisions 89, 93, 105, 110)
+    "cli": 6520,  # windows of a context, devices of OpenCL (decisions 89, 93, 105, 108)
     "client": 2973,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110)
     "data": 39,
     "evaluate": 1597,  # memory for a client that is to come (decision 78)

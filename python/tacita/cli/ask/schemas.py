@@ -162,6 +162,14 @@ _MEASURED = {
     Rows: "rejected",
 }
 _PLANNED = {str: "plan_hash scheme", int: "bootstraps?", Population: "population?", list[str]: "options?"}
+_DEVICE = {str: "device name maker driver", int: "memory", bool: "fp64"}
+_COMPARED = {str: "kernel flavour", int: "log_n residues differ"}
+_VERIFIED = {
+    str: "device name maker driver release commit kernels processor system",
+    int: "memory residues differ",
+    bool: "fp64",
+    LIST[_shape("Compared", _COMPARED)]: "checks",
+}
 Copy = _shape("Copy", {int: "keys requests left_out files bytes"})
 SCHEMAS: Mapping[str, Any] = {
     **dict.fromkeys(("classify", "embed", "search", "tag", "answer", "fill", "rerank"), ROOT[Run | Remote]),
@@ -183,6 +191,8 @@ SCHEMAS: Mapping[str, Any] = {
     "prices": ROOT[dict[str, JsonValue]],
     "recheck": _shape("Rechecked", {str | None: "label?", Rows: "checks"}, Step),
     "doctor": _shape("Machine", {bool: "fits", list[str]: "missing", dict[str, dict[str, str]]: "checks"}),
+    "device list": _shape("Devices", {LIST[_shape("Device", _DEVICE)]: "devices", str: "reason"}),
+    "device verify": _shape("DeviceVerified", _VERIFIED),
     "keys list": _shape("Keys", {str: "folder", Rows: "servers? keys?"}),
     "token list": ROOT[Rows],
     "backup": Copy,

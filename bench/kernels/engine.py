@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from rich.table import Table
 
-from bench.kernels import scaling, traffic
+from bench.kernels import roofline, scaling, traffic
 from bench.options import PRESET_DEFAULT, Insecure, Preset
 from tacita import compiled
 from tacita.cli.console import out, progress, reporting
@@ -96,10 +96,13 @@ def _bootstrapping(bench: Bench) -> tuple[dict[str, Any], dict[str, dict[str, fl
     return report, prices
 
 
+def _ring(log_n: int, max_level: int) -> traffic.Ring:
+    return traffic.Ring(1 << log_n, Sizes.of_ring(log_n).special, max_level + LIMBS_AT_LEVEL_0)
+
+
 def _memory(bench: Bench, report: dict[str, Any]) -> dict[str, Any]:
     """Bytes moved by what was measured on one thread, beside a copy's."""
-    sizes, log_n = Sizes.of_ring(bench.params.log_n), bench.params.log_n
-    ring = traffic.Ring(1 << log_n, sizes.special, bench.params.max_level + LIMBS_AT_LEVEL_0)
+    sizes, ring = Sizes.of_ring(bench.params.log_n), _ring(bench.params.log_n, bench.params.max_level)
     names = {"rotate": "rotate_ms", "multiply": "mul_ms", "rescale": "rescale_ms"}
     times = {name: report[key] for name, key in names.items()}
     times["bootstrap"] = 1e3 * report["bootstrap"]["seconds"]
@@ -114,6 +117,9 @@ def _bits(error: Any) -> tuple[float, float]:
 
 
 Scaling = Annotated[bool, option("--scaling", help="Print what 2 to 64 cores would give, by counts.")]
+Roofline = Annotated[
+    bool, option("--device-roofline", help="Only count what a bootstrap would ask of GPUs; nothing runs.")
+]
 PriceFile = Annotated[Path | None, option("--prices", help="Write a price table for `tacita plan --prices`.")]
 
 
@@ -123,9 +129,13 @@ def engine(
     preset: Preset = PRESET_DEFAULT,
     allow_insecure: Insecure = False,
     more: Scaling = False,
+    device: Roofline = False,
 ) -> None:
     """Time transforms, rotations, products and bootstrapping; takes some minutes and the keys' disk space."""
-    door.require_secure(door.describe(preset), allow_insecure=allow_insecure)
+    door.require_secure(info := door.describe(preset), allow_insecure=allow_insecure)
+    if device:
+        roofline.show_roofline(_ring(info.log_n, info.max_level))
+        return
     with progress("bench") as report, tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         steps = Phases(report, WHOLE)
         bench = prepare(preset, Path(folder), steps, allow_insecure=allow_insecure)
@@ -151,7 +161,7 @@ def _works(
     a, b = bench.encrypt(BENCH_LEVEL, 1), bench.encrypt(BENCH_LEVEL, 2)
     sizes = Sizes.of_ring(bench.params.log_n)
     one = {name: figures[f"{name}_ms"] for name in ("rotate", "mul", "rescale")}
-    ring = traffic.Ring(1 << bench.params.log_n, sizes.special, bench.params.max_level + LIMBS_AT_LEVEL_0)
+    ring = _ring(bench.params.log_n, bench.params.max_level)
     several = {
         "rotate": best_ms(lambda: bench.all.rotate(a, 1), REPEATS),
         "mul": best_ms(lambda: bench.all.mul(a, b), REPEATS),

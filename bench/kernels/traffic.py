@@ -9,6 +9,7 @@ once for a group of four targets.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass
 from math import ceil
@@ -115,28 +116,48 @@ def giant_step(limbs: int, k: int) -> int:
     return down + switched + 3 * 2 * over
 
 
-def bootstrap(ring: Ring) -> int:
+def raised(top: int) -> int:
+    """The modulus raise by 32 keys, which hold the first matrix of the way to the slots."""
+    return 4 * top + ceil(32 * 2 * (top + 1) * PACKED) + 2 * (division(top, 1) + 2 * top)
+
+
+def tensor(limbs: int) -> int:
+    """One more product of a sum: its operands."""
+    return 4 * limbs
+
+
+def combine(limbs: int) -> int:
+    """A sum of multiples, rescaled."""
+    return rescale(limbs) + 6 * limbs
+
+
+def bootstrap(ring: Ring, of: Any = None) -> Any:
     """Limbs of one complex bootstrap, without plaintexts: two maps at the bottom with as many special primes
-    as limbs, the raise by 32 keys, two at the top, two waves of the modular reduction, two conjugations."""
+    as limbs, the raise by 32 keys, two at the top, two waves of the modular reduction, two conjugations.
+    of: what counts something else than limbs of these operations, by functions of the same names."""
+    of = of or sys.modules[__name__]
     log_slots, k = ring.n.bit_length() - 2, ring.special
     after = ring.top + EVAL_MOD
     first, top = _maps(log_slots, 2)[::-1], after + TO_SLOTS
-    low = [transform(BOTTOM - i, BOTTOM - i, *m, kept=True) for i, m in enumerate(first)]
-    high = [transform(top - i, k, *m, kept=False) for i, m in enumerate(_maps(log_slots, TO_SLOTS + 1)[1:])]
-    turns = rotate(after, k) + rotate(ring.top, k)
-    raised = 4 * top + ceil(32 * 2 * (top + 1) * PACKED) + 2 * (division(top, 1) + 2 * top)
-    return sum(low) + raised + sum(high) + 2 * wave(after, k) + turns
+    low = [of.transform(BOTTOM - i, BOTTOM - i, *m, kept=True) for i, m in enumerate(first)]
+    high = [
+        of.transform(top - i, k, *m, kept=False) for i, m in enumerate(_maps(log_slots, TO_SLOTS + 1)[1:])
+    ]
+    turns = of.rotate(after, k) + of.rotate(ring.top, k)
+    return sum(low) + of.raised(top) + sum(high) + 2 * wave(after, k, of) + turns
 
 
-def wave(limbs: int, k: int) -> int:
-    """The series, its squarings, and 8z - z^2 in the end."""
-    found = 0
+def wave(limbs: int, k: int, of: Any = None) -> Any:
+    """The series, its squarings, and 8z - z^2 in the end. of: as for `bootstrap`."""
+    of, total = of or sys.modules[__name__], 0
     for (op, below), n in poly_counts(SERIES_DEGREE).items():
         at = limbs - below
-        found += n * {"mul": relinearise(at, k), "tensor": 4 * at, "rescale": rescale(at) + 6 * at}[op]
+        total += n * (
+            of.relinearise(at, k) if op == "mul" else {"tensor": of.tensor, "rescale": of.combine}[op](at)
+        )
     at = limbs - SERIES_DEGREE.bit_length()
-    found += sum(relinearise(at - i, k) for i in range(DOUBLINGS))
-    return found + relinearise(at - DOUBLINGS, k, multiples=1)
+    total += sum(of.relinearise(at - i, k) for i in range(DOUBLINGS))
+    return total + of.relinearise(at - DOUBLINGS, k, multiples=1)
 
 
 def _maps(log_slots: int, count: int) -> list[tuple[int, int]]:

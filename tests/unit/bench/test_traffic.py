@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.kernels import scaling, traffic
+from bench.app import app
+from bench.kernels import roofline, scaling, traffic
+from tacita.cli.app import main
 from tacita.plans.prices.cost import Sizes
 from tacita.schemes.prices import switch_phases
 
@@ -88,3 +90,48 @@ def test_more_cores_give_no_more_than_tasks_and_bandwidth_do() -> None:
     many = scaling.counted(boots, 64, 28.0, 1e9)
     assert many == pytest.approx(2 * scaling.counted(rows["bootstrap"], 2, 28.0, 1e9), rel=0.02)
     assert alone > scaling.counted(rows["bootstrap"], 16, 28.0, 200.0)
+
+
+FP64 = dict.fromkeys(roofline.instructions(), 1)
+
+
+def test_launches_and_transforms_of_a_rotation_on_a_card() -> None:
+    """At 12 limbs and 9 special primes. Digits of 11 and 1: two copies and five launches each; a product; two
+    divisions of two copies, five launches and a product by a factor; two permutations, a sum."""
+    work = dict(zip(roofline.FIELDS, roofline.Counter(FP64, 16).rotate(12, 9), strict=True))
+    assert work["launches"] == 2 * (2 + 5) + 1 + 2 * (2 + 5 + 1) + 3
+    assert work["transforms"] == sum(count for count, *_ in switch_phases(12, Sizes.of_ring(16)))
+
+
+def test_bytes_of_a_transform_and_of_a_conversion_on_a_card() -> None:
+    """Two kernels read and write each limb, and roots are two numbers; seven limbs are read for four."""
+    counter = roofline.Counter(FP64, 16)
+    assert counter.ntt("forward", 3)[1] == 3 * (2 + 2 + 2)
+    assert counter.convert(7, 4)[1] == 7 + 4
+    assert counter.elements("add", 5, 2)[1] == 15
+
+
+def test_instructions_are_those_of_the_budgets() -> None:
+    """The loop of a kernel and what is behind it are all of it: another kernel needs other figures."""
+    budgets = roofline.instructions()
+    assert {name: roofline.TERMS[name] + end for name, end in roofline.ENDS.items()} == {
+        name: budgets[name] for name in roofline.ENDS
+    }
+
+
+def test_a_bootstrap_on_a_card_has_the_transforms_of_the_engine() -> None:
+    """Decision 79 counts 8,310 for this chain; what this adds up is a tenth fewer at most."""
+    work = roofline.bootstrap(RING)
+    assert 0.9 * 8310 < work.transforms < 1.05 * 8310
+    assert work.bytes > RING.bytes(traffic.bootstrap(RING))  # launches, whose caches keep nothing between
+
+
+def test_every_line_of_a_roofline_says_that_nothing_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["engine", "--device-roofline"], app) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(roofline.CARDS)
+    assert all(line.startswith("counted, never run: ") for line in lines)
+    assert all(
+        card.name in line and card.source in line
+        for card, line in zip(roofline.CARDS, lines[1:], strict=True)
+    )

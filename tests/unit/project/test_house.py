@@ -70,7 +70,7 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
-BENCH = 10622  # lines of the laboratory (decisions 57, 58, 77, 89, 90, 92, 106)
+BENCH = 10840  # lines of the laboratory (decisions 57, 58, 77, 89, 90, 92, 106, 108)
 
 
 def test_the_laboratory_stays_small() -> None:

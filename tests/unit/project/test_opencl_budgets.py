@@ -26,17 +26,19 @@ def test_what_compilers_say_is_read() -> None:
 
 
 def test_every_kernel_has_a_budget_for_every_card() -> None:
-    kernels = set(re.findall(r"^void (\w+)\(", opencl_budgets.sources(), re.MULTILINE))
-    assert len(kernels) >= 4
+    kernels = set(re.findall(r"^(?:__kernel )?void (\w+)\(", opencl_budgets.sources(), re.MULTILINE))
+    kernels |= set(re.findall(r"^ELEMENTWISE\((\w+),", opencl_budgets.sources(), re.MULTILINE))
+    assert len(kernels) >= 16
     cards = [*opencl_budgets.NVIDIA, *opencl_budgets.AMD]
     assert set(budgets()) == {f"{flavour}.{card}" for flavour in opencl_budgets.FLAVOURS for card in cards}
     assert {target: set(rows) for target, rows in budgets().items()} == dict.fromkeys(budgets(), kernels)
 
 
-def test_no_kernel_may_spill_or_convert_slowly_and_integers_need_no_doubles() -> None:
+def test_no_kernel_may_spill_or_round_slowly_and_integers_need_no_doubles() -> None:
+    """One conversion, of the bits of a packed residue, is made once before a loop."""
     for target, rows in budgets().items():
         for name, row in rows.items():
-            assert row["spilled"] == row["conversions"] == 0, (target, name)
+            assert row["spilled"] == 0 and row["conversions"] <= (name == "inner_product"), (target, name)
             assert target.startswith("F64") or row["fp64"] == 0, (target, name)
 
 

@@ -51,7 +51,7 @@ class Card:
 CARDS = (
     Card("H100 SXM", True, 34e12 / 2, 3.35e12, "NVIDIA's data sheet: 34 TFLOPS FP64, 3.35 TB/s"),
     Card("A100 80 GB SXM", True, 9.7e12 / 2, 2.039e12, "NVIDIA's data sheet: 9.7 TFLOPS FP64, 2,039 GB/s"),
-    Card("RTX 5090", False, 104.8e12 / 2, 1.792e12, "NVIDIA's white paper: 104.8 TOPS INT32, 1,792 GB/s"),
+    Card("RTX 5090", False, 104.8e12 / 2, 1.792e12, "NVIDIA: 104.8 TFLOPS FP32, as many INT32, 1,792 GB/s"),
     Card("MI300X", True, 81.7e12 / 2, 5.3e12, "AMD's data sheet: 81.7 TFLOPS FP64 vector, 5.3 TB/s"),
 )
 

@@ -23,15 +23,15 @@ LINES = {
     "approx": 2565,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1483,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6520,  # windows of a context, devices of OpenCL (decisions 89, 93, 105, 108)
+    "cli": 6545,  # windows, devices of OpenCL (89, 93, 105, 108, 110)
     "client": 2973,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110)
     "data": 39,
-    "evaluate": 1597,  # memory for a client that is to come (decision 78)
+    "evaluate": 1627,  # memory for a client that is to come; threads that spill (decisions 78, 113)
     "gateway": 518,
     "generation": 473,  # what a remote client needs of it is in texts (decision 110)
     "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7482,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104)
+    "packings": 7498,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104, 113)
     "planning": 4262,  # which attentions of a batch take rounds (decision 100)
     "plans": 3193,
     "schemes": 1581,

@@ -188,8 +188,7 @@ class BatchAttention:
     ) -> QueryKeys:
         """What the scores of a group are made of. All groups' come first: each matrix product reads all
         inputs, which then need not stay in memory beside scores."""
-        queries: list[Ct] = []
-        keys: list[Ct] = []
+        queries, keys = list[Ct](), list[Ct]()
         size, at_once = self.plan.head_size, max(PROJECTED, len(inputs) // BESIDE // 2 * 2)
         for first in range(0, size, at_once):
             last = min(first + at_once, size)

@@ -1,18 +1,38 @@
 // Sums over limbs: conversion between bases of primes, and the inner product of key switching.
 
-// Out of the sum of y_i weights_ji over the sources, the y_i centred: limb j modulo the prime j of the target
-// basis. a: the slot of y_0, canonical modulo the primes of `sources`.
-__kernel void convert(ELEMENTS, uint a, __global const uint *sources, uint terms,
-                      __global const T2 *weights) {
+// Limb j becomes the sum of y_i weights_ji over the sources, the y_i centred, modulo prime j of the target
+// basis. a: the slot of y_0, canonical modulo the primes of `sources`. Behind the weights of a target stands
+// that of `convert_exact`.
+#define CONVERTED uint a, __global const uint *sources, uint terms, __global const T2 *weights
+#define WEIGHT(t) weights[limb * (terms + 1) + (t)]
+
+__kernel void convert(ELEMENTS, CONVERTED) {
     OF_THIS_VALUE
     T sum = 0;
     for (uint t = 0; t < terms; t++) {
         T y = slots[(size_t)(a + t) * N + i], p = moduli[sources[t]].x;
-        sum = add_multiple_centred(sum, y, p, weights[limb * terms + t], m);
+        sum = add_multiple_centred(sum, y, p, WEIGHT(t), m);
         if (t % LAZY_TERMS == LAZY_TERMS - 1) sum = reduce_sum(sum, m);
     }
     AT(out) = canonical(sum, m);
 }
+
+#ifdef F64
+// The same, less the overflow times the product of the sources: the nearest integer of the sum of y_i / p_i,
+// of which each product and each sum is rounded, in order.
+__kernel void convert_exact(ELEMENTS, CONVERTED, __global const T *inverses) {
+    OF_THIS_VALUE
+    T sum = 0, quotient = 0;
+    for (uint t = 0; t < terms; t++) {
+        T y = slots[(size_t)(a + t) * N + i], p = moduli[sources[t]].x;
+        T centred = y + y > p ? y - p : y, share = centred * inverses[t];
+        quotient = quotient + share;
+        sum = sum + multiply_factor(centred, WEIGHT(t), m);
+        if (t % LAZY_TERMS == LAZY_TERMS - 1) sum = reduce_sum(sum, m);
+    }
+    AT(out) = canonical(sum + multiply_factor(nearest(quotient), WEIGHT(terms), m), m);
+}
+#endif
 
 // Residue i of a row of residues of so many bits, packed from the lowest bit on in 64-bit words.
 static inline T unpacked(__global const ulong *row, uint i, uint bits) {

@@ -1,5 +1,6 @@
 //! Conversions between bases of primes, and rescaling.
 
+use crate::build::Flavour;
 use crate::limbs::{Basis, Factors, Limbs, Scales};
 use crate::queue::Argument;
 use crate::{OpenClError, Ring};
@@ -15,8 +16,10 @@ pub struct Converter {
     source: Arc<Basis>,
     target: Arc<Basis>,
     scales: Scales,
-    /// By target, those of every source.
+    /// By target, those of every source, then that of the overflow.
     weights: Buffer<u64>,
+    /// 1/q of every source.
+    inverses: Buffer<u64>,
 }
 
 /// The constants of [`Ring::rescale`].
@@ -52,16 +55,22 @@ impl Ring {
             others.fold(1, |product, (_, q)| m.mul(product, q.p()))
         };
         let weights = |m: &Modulus| -> Vec<u64> {
-            (0..from.len())
-                .flat_map(|i| self.flavour().factor(m, others(i, m)))
+            let integers = (0..from.len()).map(|i| others(i, m));
+            // No source has this index: all of them are others.
+            let overflow = std::iter::once(m.neg(others(from.len(), m)));
+            integers
+                .chain(overflow)
+                .flat_map(|w| self.flavour().factor(m, w))
                 .collect()
         };
         let weights: Vec<u64> = to.iter().flat_map(weights).collect();
+        let inverses: Vec<u64> = from.iter().map(|q| (1.0 / q.p() as f64).to_bits()).collect();
         Ok(Converter {
             source: Arc::clone(source),
             target: Arc::clone(target),
             scales: self.scales(source, &scales)?,
             weights: self.buffer_of(&weights)?,
+            inverses: self.buffer_of(&inverses)?,
         })
     }
 
@@ -72,14 +81,42 @@ impl Ring {
     /// # Errors
     /// As [`Ring::add`].
     pub fn convert(&self, x: &mut Limbs, converter: &Converter) -> Result<Limbs, OpenClError> {
+        self.convert_by("convert", x, converter, &[])
+    }
+
+    /// The same with [`BaseConverter::convert_exact`], whose sum of quotients is one of doubles.
+    ///
+    /// # Errors
+    /// As [`Ring::add`], and in the flavour of integers.
+    pub fn convert_exact(&self, x: &mut Limbs, converter: &Converter) -> Result<Limbs, OpenClError> {
+        if self.flavour() != Flavour::F64 {
+            let reason = "integers do not round as doubles do";
+            return Err(OpenClError::mismatch("Ring::convert_exact", reason));
+        }
+        self.convert_by(
+            "convert_exact",
+            x,
+            converter,
+            &[Argument::Words(&converter.inverses)],
+        )
+    }
+
+    fn convert_by(
+        &self,
+        kernel: &'static str,
+        x: &mut Limbs,
+        converter: &Converter,
+        more: &[Argument<'_>],
+    ) -> Result<Limbs, OpenClError> {
         self.inverse_scaled(x, &converter.scales)?;
         let out = self.scratch(&converter.target)?;
-        let more = [
+        let constants = [
             Argument::Indices(&converter.source.words),
             Argument::Number(converter.source.len() as u32),
             Argument::Words(&converter.weights),
         ];
-        self.run_values("convert", &out, out.basis.len(), &[x], &more)?;
+        let arguments = [&constants, more].concat();
+        self.run_values(kernel, &out, out.basis.len(), &[x], &arguments)?;
         Ok(out)
     }
 

@@ -83,6 +83,9 @@ fn misuse_is_an_error() {
             .copy(&x, 1, &ring.basis(&[1]).expect("one prime"))
             .expect("room for one");
         assert!(ring.add(&x, &y).is_err(), "limbs of other primes");
+        let converter = ring.converter(&basis, y.basis()).expect("a conversion");
+        let exact = ring.convert_exact(&mut x, &converter);
+        assert!(exact.is_err(), "a sum of doubles, in integers");
         assert!(ring.permute(&x, 4).is_err(), "an even Galois element");
         assert!(ring.copy(&x, 0, y.basis()).is_err() && ring.copy(&x, 2, y.basis()).is_err());
         assert!(

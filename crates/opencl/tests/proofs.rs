@@ -64,8 +64,8 @@ const MUTANTS: [Mutant; 14] = [
     mutant("centred at the wrong side", "y + y > q", "y > q"),
     mutant(
         "weights by source",
-        "weights[limb * terms + t]",
-        "weights[t * terms + limb]",
+        "weights[limb * (terms + 1) + (t)]",
+        "weights[(t) * (terms + 1) + limb]",
     ),
     mutant("a packed residue loses its top", "word[1] << (64 - shift)", "0"),
     mutant(

@@ -1,6 +1,7 @@
 //! What is compared: each operation of a ring, beside what it is defined by.
 
 use super::{Bench, Check, Host};
+use crate::build::Flavour;
 use crate::limbs::Limbs;
 use crate::OpenClError;
 use tacita_ring::packed::{pack, packed_len, Row, SLACK};
@@ -23,9 +24,12 @@ impl Bench {
         checks.extend([
             self.permutes()?,
             self.copies()?,
-            self.converts()?,
+            self.converts(false)?,
             self.rescales()?,
         ]);
+        if self.flavour == Flavour::F64 {
+            checks.push(self.converts(true)?);
+        }
         if self.log_n >= LOG_GROUP {
             checks.push(self.switches()?);
         }
@@ -165,16 +169,20 @@ impl Bench {
     }
 
     /// What the input becomes are its scaled coefficients, canonical where the host has them centred.
-    fn converts(&self) -> Result<Check, OpenClError> {
+    fn converts(&self, is_exact: bool) -> Result<Check, OpenClError> {
         let converter = self.ring.converter(&self.sources, &self.basis)?;
         let device = |device: &mut [Limbs]| -> OnDevice {
-            let out = self.ring.convert(&mut device[0], &converter)?;
-            Ok(vec![out])
+            Ok(vec![if is_exact {
+                self.ring.convert_exact(&mut device[0], &converter)?
+            } else {
+                self.ring.convert(&mut device[0], &converter)?
+            }])
         };
         let [from, to] =
             [self.sources.indices(), self.basis.indices()].map(|indices| self.moduli_of(indices));
         let host_converter = BaseConverter::new(&from, &to);
-        self.check("convert", &[&self.sources], device, |host| {
+        let name = if is_exact { "convert_exact" } else { "convert" };
+        self.check(name, &[&self.sources], device, |host| {
             let mut centred = host[0].clone();
             for (i, limb) in centred.iter_mut().enumerate() {
                 let table = &self.tables[self.sources.indices()[i]];
@@ -185,7 +193,13 @@ impl Bench {
             let mut outs = vec![vec![0.0; self.ring.n()]; to.len()];
             let js: Vec<usize> = (0..to.len()).collect();
             let ys: Vec<&[f64]> = centred.iter().map(|limb| &limb[..]).collect();
-            host_converter.convert(&ys, &js, &mut outs);
+            if is_exact {
+                let mut overflow = vec![0.0; self.ring.n()];
+                host_converter.overflow(&ys, &mut overflow);
+                host_converter.convert_exact(&ys, &overflow, &js, &mut outs);
+            } else {
+                host_converter.convert(&ys, &js, &mut outs);
+            }
             vec![outs]
         })
     }

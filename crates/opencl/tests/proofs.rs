@@ -22,6 +22,7 @@ const fn mutant(name: &'static str, text: &'static str, instead: &'static str) -
     Mutant { name, text, instead }
 }
 
+/// None of them reads beyond a buffer, which could stop the process.
 const MUTANTS: [Mutant; 14] = [
     mutant("a barrier is dropped", "    barrier(FENCE);", "    ;"),
     mutant(
@@ -46,9 +47,9 @@ const MUTANTS: [Mutant; 14] = [
     ),
     mutant("not canonical", "    CANONICAL", "    "),
     mutant(
-        "scale of the next limb",
+        "scale of another limb",
         "(all_scales + 2 * limb)",
-        "(all_scales + 2 * limb + 1)",
+        "(all_scales + 2 * (limb / 2))",
     ),
     mutant(
         "a sum equal to p stays",
@@ -63,9 +64,9 @@ const MUTANTS: [Mutant; 14] = [
     ),
     mutant("centred at the wrong side", "y + y > q", "y > q"),
     mutant(
-        "weights by source",
+        "weights of another target",
         "weights[limb * (terms + 1) + (t)]",
-        "weights[(t) * (terms + 1) + limb]",
+        "weights[t]",
     ),
     mutant("a packed residue loses its top", "word[1] << (64 - shift)", "0"),
     mutant(

@@ -5,6 +5,7 @@ use super::{Channel, StreamChannel};
 use crate::MpcError;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(150);
@@ -60,7 +61,7 @@ fn expect_text(error: &MpcError, text: &str) {
 #[test]
 fn a_part_is_there_before_the_next_is_made() {
     let (mut left, mut right) = channels(LONG);
-    let (arrived, wait) = std::sync::mpsc::channel();
+    let (arrived, wait) = channel();
     let receiver = std::thread::spawn(move || {
         let mut parts = Vec::new();
         let take = &mut |part: Vec<u8>| {
@@ -290,11 +291,12 @@ fn a_limit_ends_a_send_to_a_peer_that_reads_drops() {
     let began = Instant::now();
     a.limit(Some(began + 3 * SHORT));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let (over, ends) = channel::<()>(); // what sockets hold by then is not read
+        scope.spawn(move || {
             let mut little = [0; 1000];
-            while matches!((&b).read(&mut little), Ok(1..)) {
-                std::thread::sleep(SHORT / 20);
-            }
+            while matches!((&b).read(&mut little), Ok(1..))
+                && ends.recv_timeout(SHORT / 20) == Err(RecvTimeoutError::Timeout)
+            {}
         });
         let error = std::iter::repeat_with(|| a.send(&[0; 1 << 18])).find_map(Result::err);
         let error = error.expect("the limit must pass");
@@ -303,6 +305,7 @@ fn a_limit_ends_a_send_to_a_peer_that_reads_drops() {
         assert!(matches!(a.receive(1), Err(MpcError::Closed { .. })));
         drop(a);
         assert!(began.elapsed() < LONG / 4);
+        drop(over);
     });
 }
 

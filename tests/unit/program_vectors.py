@@ -32,6 +32,7 @@ CASES: Mapping[str, dict[str, Any]] = {
     "relu-mean": {"activation": "relu", "pooling": "mean"},
     "relu2-cls": {"activation": "relu2", "pooling": "cls"},
     "silu-cls": {"activation": "silu", "pooling": "cls"},
+    "elu-cls": {"activation": "elu", "pooling": "cls"},
 }
 TOKENIZERS = {"tokens.json": DEFAULT_MODEL, "bytes.json": DEFAULT_DECODER}
 TEXTS = ("A fine film", "The plot is never boring, very good.")

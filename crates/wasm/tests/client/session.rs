@@ -166,6 +166,11 @@ fn silu_and_the_first_row() {
     answers_like_the_model("silu-cls");
 }
 
+#[test]
+fn elu_and_the_first_row() {
+    answers_like_the_model("elu-cls");
+}
+
 fn refused(server: impl FnOnce(&mut Party, &Vector) + Send) -> String {
     let vector = Vector::read("gelu-pooler");
     let error = session(|party| server(party, &vector), |session| session.err());

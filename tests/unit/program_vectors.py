@@ -21,6 +21,7 @@ from tacita.data import DEFAULT_DECODER, DEFAULT_MODEL
 from tacita.planning.request import PlanRequest
 from tacita.texts.embed import Tokens, embed, tokenize, tokens_of
 from tacita.two_party.arithmetic.base import encode as integers
+from tacita.two_party.arithmetic.rotary import turned_from
 from tacita.two_party.model import ServerModel
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -34,6 +35,12 @@ CASES: Mapping[str, dict[str, Any]] = {
     "silu-cls": {"activation": "silu", "pooling": "cls"},
     "elu-cls": {"activation": "elu", "pooling": "cls"},
 }
+# base, scales, first position, fraction bits: positions from first on
+ANGLES = (
+    (5e5, (1.0, 1.0 / 3.0, 0.1234567890123, 0.125), 0, 14),
+    (1e4, (1.0, 0.7, 0.0, 0.0), 8189, 14),
+    (5e5, (0.9999999999999999, 0.2, 5e-324, 1e-7), 8189, 30),
+)
 TOKENIZERS = {"tokens.json": DEFAULT_MODEL, "bytes.json": DEFAULT_DECODER}
 TEXTS = ("A fine film", "The plot is never boring, very good.")
 # what normalisers, pre-tokenisers and WordPiece treat in a way of their own
@@ -110,6 +117,16 @@ def tokens(model: str = DEFAULT_MODEL) -> list[dict[str, Any]]:
     ]
 
 
+def turns() -> list[dict[str, Any]]:
+    """Returns cosines and sines of three positions by scaled angles."""
+    made = []
+    for base, scales, first, bits in ANGLES:
+        cos, sin = turned_from((base, scales), first, (3, 2 * len(scales)), bits)
+        table = {"cos": cos.tolist(), "sin": sin.tolist()}
+        made.append({"base": base, "scales": list(scales), "first": first, "bits": bits, **table})
+    return made
+
+
 def _places(text: Tokens) -> dict[str, Any]:
     """places: (part, start, end, start and end of the word) of each token that is of a text."""
     places = [
@@ -122,6 +139,7 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     for case in CASES:
         (FOLDER / f"{case}.json").write_text(json.dumps(vector_of(case), separators=(",", ":")) + "\n")
+    (FOLDER / "turns.json").write_text(json.dumps(turns(), separators=(",", ":")) + "\n")
     for name, model in TOKENIZERS.items():
         lines = (json.dumps(each) for each in tokens(model))
         (FOLDER / name).write_text("[\n" + ",\n".join(lines) + "\n]\n")

@@ -40,6 +40,10 @@ def test_stored_tokens_are_those_of_the_library(name: str, model: str) -> None:
     assert read(name.removesuffix(".json")) == vectors.tokens(model)
 
 
+def test_stored_turns_are_those_of_scaled_angles() -> None:
+    assert read("turns") == vectors.turns()
+
+
 def test_the_default_model_is_read_without_the_library() -> None:
     """The kinds of normaliser, cutter and template that `crates/wasm` knows."""
     tokenizer = api.load().tokenizer

@@ -174,9 +174,19 @@ impl Walk {
             (&Do::Group { heads: to }, &[heads, rows, _]) if to > 0 && (heads * rows) % to == 0 => {
                 shaped(vec![to, heads * rows / to, last])
             }
-            (&Do::Turn { bits, ring: to, base }, [_, _, _]) => {
-                let fits = to == ring && (1..31).contains(&bits) && bits < ring;
-                (fits && last % 2 == 0 && last <= MOST_TURNED && BASES.contains(&base)).then(|| like(x, ring))
+            (
+                Do::Turn {
+                    bits,
+                    ring: to,
+                    base,
+                    scales,
+                },
+                [_, _, _],
+            ) => {
+                let fits = *to == ring && (1..31).contains(bits) && *bits < ring && BASES.contains(base);
+                let each = scales.is_empty() || scales.len() == last / 2;
+                let slower = scales.iter().all(|scale| (0.0..=1.0).contains(scale));
+                (fits && last % 2 == 0 && last <= MOST_TURNED && each && slower).then(|| like(x, ring))
             }
             (&Do::Append { store, ring: to }, &[heads, rows, _]) => {
                 let fits = to == ring && store == self.stores && rows == self.all_rows - self.past;

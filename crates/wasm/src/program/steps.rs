@@ -83,6 +83,8 @@ pub enum Do {
         bits: u32,
         ring: u32,
         base: f64,
+        #[serde(default)]
+        scales: Vec<f64>,
     },
     Append {
         store: usize,

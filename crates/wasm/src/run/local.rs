@@ -1,6 +1,6 @@
 //! Steps that need no message.
 use super::checks::{fixed, held};
-use super::rotary::turned_from;
+use super::rotary::{turned_from, Angles};
 use super::Walk;
 use crate::error::Result;
 use crate::program::Do;
@@ -23,7 +23,9 @@ impl<M> Walk<'_, M> {
             Do::Merge {} => x.merged()?,
             Do::Group { heads } => x.grouped(*heads)?,
             Do::Bias { .. } => x.clone(), // the client's share stays as it is
-            Do::Turn { bits, base, .. } => self.turned(x, *base, *bits)?,
+            Do::Turn {
+                bits, base, scales, ..
+            } => self.turned(x, (*base, scales), *bits)?,
             Do::Hide { .. } => self.hidden(what, x)?,
             _ => return Ok(None),
         }))
@@ -79,11 +81,11 @@ impl<M> Walk<'_, M> {
     }
 
     /// Rows turned by their positions.
-    fn turned(&self, x: &Tensor, base: f64, bits: u32) -> Result<Tensor> {
+    fn turned(&self, x: &Tensor, angles: Angles, bits: u32) -> Result<Tensor> {
         let &[_, rows, size] = x.shape() else {
             return misfit("rows that are not turned by heads");
         };
-        let [cos, sin] = turned_from(base, self.past.rows, rows, size, bits);
+        let [cos, sin] = turned_from(angles, self.past.rows, rows, size, bits);
         let half = size / 2;
         let value = |at: usize| {
             let (line, column) = (at / size, at % size);

@@ -1,18 +1,26 @@
 //! Cosines and sines of rotary positions as integers, the same at both parties, whatever the machine
 //! (`tacita.two_party.arithmetic.rotary`): fixed-point numbers of 128 bits, no floats.
 //!
-//! The first angle of each column is base^(-2 i / size); its multiples follow from it by a recurrence of
-//! `GUARD` fraction bits, which loses a unit a token.
+//! The first angle of each column is scale_i base^(-2 i / size); its multiples follow from it by a recurrence
+//! of `GUARD` fraction bits, which loses a unit a token.
 
 const GUARD: u32 = 96;
 /// Fraction bits of the first angles.
 const FINE: u32 = 112;
 const TERMS: i128 = 40;
 
+/// A base, and for each column a scale from 0 to 1; none where all are 1.
+pub type Angles<'a> = (f64, &'a [f64]);
+
 /// Cosines and sines of `rows` positions from `first` on, (rows, size / 2) each, with so many fraction bits.
-pub fn turned_from(base: f64, first: usize, rows: usize, size: usize, fraction: u32) -> [Vec<i64>; 2] {
+pub fn turned_from(angles: Angles, first: usize, rows: usize, size: usize, fraction: u32) -> [Vec<i64>; 2] {
+    let (base, scales) = angles;
+    let slower = |index: usize| match scales.get(index) {
+        Some(&scale) => scaled(angle(base, index, size), scale),
+        None => angle(base, index, size),
+    };
     let columns: Vec<_> = (0..size / 2)
-        .map(|index| column(angle(base, index, size), first + rows, GUARD - fraction))
+        .map(|index| column(slower(index), first + rows, GUARD - fraction))
         .collect();
     let table = |part: usize| {
         let row = |at: usize| columns.iter().map(move |column: &Vec<[i64; 2]>| column[at][part]);
@@ -80,6 +88,14 @@ fn angle(base: f64, index: usize, size: usize) -> i128 {
     total >> halved
 }
 
+/// angle scale, for a scale from 0 to 1.
+fn scaled(angle: i128, scale: f64) -> i128 {
+    let bits = scale.abs().to_bits(); // of a zero with a sign, too
+    let exponent = 1023 - (bits >> 52) as u32; // of zero and what is next to it 1023: they come to 0
+    let mantissa = i128::from(bits & ((1 << 52) - 1) | 1 << 52); // of 52 fraction bits
+    times(angle, mantissa, 52).checked_shr(exponent).unwrap_or(0)
+}
+
 /// Cosine and sine of an angle up to 1, with `GUARD` fraction bits.
 fn first(angle: i128) -> (i128, i128) {
     let (mut cos, mut sin, mut term) = (0i128, 0i128, 1i128 << FINE);
@@ -126,10 +142,39 @@ mod tests {
         assert_eq!(times((1 << 112) - 1, (1 << 112) - 1, 112), (1 << 112) - 2);
     }
 
+    #[derive(serde::Deserialize)]
+    struct Turns {
+        base: f64,
+        scales: Vec<f64>,
+        first: usize,
+        bits: u32,
+        cos: Vec<Vec<i64>>,
+        sin: Vec<Vec<i64>>,
+    }
+
+    #[test]
+    fn scaled_tables_are_those_of_python() {
+        let text = include_str!("../../../../tests/vectors/program/turns.json");
+        let cases: Vec<Turns> = serde_json::from_str(text).unwrap();
+        assert!(cases.iter().any(|case| case.scales.contains(&0.0)));
+        for case in cases {
+            let (rows, size) = (case.cos.len(), 2 * case.cos[0].len());
+            let found = turned_from((case.base, &case.scales), case.first, rows, size, case.bits);
+            assert_eq!(found, [case.cos.concat(), case.sin.concat()], "{:?}", case.scales);
+        }
+    }
+
+    #[test]
+    fn scales_of_any_bits_are_taken() {
+        for (scale, wanted) in [(1.0, 96), (0.5, 48), (0.0, 0), (-0.0, 0), (5e-324, 0), (0.25, 24)] {
+            assert_eq!(scaled(96, scale), wanted, "{scale}");
+        }
+    }
+
     #[test]
     fn tables_are_those_of_floats() {
         for (base, size, offset) in [(1e4, 64, 0), (5e5, 16, 300), (100.0, 8, 3), (1.0, 2, 1)] {
-            let [cos, sin] = turned_from(base, offset, 200, size, 12);
+            let [cos, sin] = turned_from((base, &[]), offset, 200, size, 12);
             for (at, (&cos, &sin)) in cos.iter().zip(&sin).enumerate() {
                 let (row, index) = (at / (size / 2), at % (size / 2));
                 let angle = (offset + row) as f64 * base.powf(-2.0 * index as f64 / size as f64);

@@ -98,6 +98,44 @@ fn steps_with_other_numbers_are_refused() {
     }
 }
 
+/// The program with heads whose rows turn by angles of such scales.
+fn turning(scales: &str) -> String {
+    let mut program: serde_json::Value = serde_json::from_str(&single(r#"{"merge":{}}"#)).unwrap();
+    let text = format!(r#"{{"turn":{{"bits":12,"ring":64,"base":10000.0,"scales":{scales}}}}}"#);
+    let turn: serde_json::Value = serde_json::from_str(&text).unwrap();
+    program["steps"] = serde_json::json!([
+        {"do": {"heads": {"count": 1}}, "in": [0], "out": [1]},
+        {"do": turn, "in": [1], "out": [2]},
+        {"do": {"merge": {}}, "in": [2], "out": [3]},
+    ]);
+    program["result"] = serde_json::json!(3);
+    program.to_string()
+}
+
+#[test]
+fn scales_are_one_for_each_angle_and_slow_it_down() {
+    let angles = Vector::read("gelu-pooler").program().hidden / 2;
+    let scales = |scale: &str, count: usize| format!("[{}]", vec![scale; count].join(","));
+    for scale in ["0.0", "-0.0", "0.125", "5e-324", "1.0"] {
+        assert!(Program::parse(turning(&scales(scale, angles)).as_bytes()).is_ok());
+    }
+    for scale in [
+        "1.0000000000000002",
+        "-0.5",
+        "1e308",
+        "-1e308",
+        "null",
+        "\"1\"",
+        "[]",
+    ] {
+        refused(&turning(&scales(scale, angles)));
+    }
+    for count in [1, angles - 1, angles + 1, 2 * angles] {
+        refused(&turning(&scales("0.5", count)));
+    }
+    refused(&turning("7"));
+}
+
 #[test]
 fn norms_with_other_bounds_are_refused() {
     for (bound, least, gamma, epsilon) in [

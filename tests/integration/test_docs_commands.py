@@ -111,9 +111,13 @@ def test_commands_run(
                 (tmp_path / "tacita.toml").write_text(replaced(text, ports))
             given = shlex.split(command, comments=True)
             model = models(asking.split(" ")[0] if given[0] == "serve" else given[0])
-            words = [replaced(word, ports) for word in small(given, model, asks=asks)]
+            named = PORT.findall(command) if given[0] == "serve" else ["8117"]  # where it listens
+            free = dict.fromkeys(named, "0") if given[0] == "serve" else {}  # also beside an earlier server
+            words = [replaced(word, ports | free) for word in small(given, model, asks=asks)]
+            if {DEFAULT_DECODER.name, "thor"} <= {*words}:  # its heads take a larger ring
+                ring = {"plan": {"preset": "insecure_toy_n12"}}
+                monkeypatch.setenv(*next(iter(variables(ring).items())))
             if words[0] in ("serve", "gateway") and "--check" not in words:
-                named = PORT.findall(command) if words[0] == "serve" else ["8117"]  # where it listens
                 ports.update(dict.fromkeys(named, servers.enter_context(serving(words))))
                 continue
             status, _, err = run(*words)

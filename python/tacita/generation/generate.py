@@ -202,8 +202,8 @@ def started(model: Model, prompt: str, request: Request, shown: Shown = SILENT) 
     """Generates as `generate` does, by options in a `Request`. shown: callbacks for a scheme on
     ciphertexts."""
     texts = generate_batch(model, [prompt], request, shown)
-    tokens = (token for _, token in texts)
-    return tokens if request.show_anyway else map(require_sound, tokens, count(1))
+    numbered = zip(texts, count(1), strict=False)
+    return (token if request.show_anyway else require_sound(token, n) for (_, token), n in numbered)
 
 
 def generate_batch(

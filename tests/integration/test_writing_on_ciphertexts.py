@@ -60,7 +60,7 @@ class Serving:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Its decoder ends a text at the second token that it would write."""
+    """Starts a service whose decoder ends a text at the second token that it would write."""
     folder = tmp_path_factory.mktemp("decoder")
     (folder / "texts").write_text("\n".join(TEXTS) + "\n")
     free = [each.id for each in tacita.generate(PROMPT, model=llama(), max_tokens=COUNT, backend="plain")]

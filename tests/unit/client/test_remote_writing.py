@@ -167,8 +167,8 @@ def test_a_session_prepares_while_nothing_is_asked(opened: Opened) -> None:
 
 
 def test_a_plan_that_writes_no_texts_is_refused_before_anything_is_sent(model: Path) -> None:
-    """By a server of before, whose folder names no end tokens; by one that would keep rows; and chance where
-    the client gets the token alone."""
+    """The client refuses an earlier server, whose folder names no end tokens, one that would keep rows, and
+    chance where it gets the token alone."""
     how: dict[str, Any] = {"scheme": "thor", "tokens": 16, "preset": "insecure_toy_n11", "texts": TEXTS}
     loaded, chance = tacita.load(model), TextOptions(2, choice=Choice(temperature=0.5))
     plan = tacita.plan(loaded, **how)

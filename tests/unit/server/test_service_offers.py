@@ -71,7 +71,7 @@ def test_a_plan_that_this_release_cannot_serve_is_made_again(
 def test_a_plan_that_does_not_say_what_ends_texts_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As releases of before made those of decoders. Nobody could ask them for a text."""
+    """Earlier releases made such plans of decoders. Nobody could ask them for a text."""
     model = llama()
     request = replace(REQUEST, scheme="thor")
     first = core._plan(model, request, tmp_path, silent)

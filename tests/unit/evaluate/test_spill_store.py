@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from spilling import leave_disk
+from spilling import encrypt, leave_disk, spilling
 
 from tacita.errors import FileError, ResourceError
 from tacita.evaluate.spill import SpillStore
@@ -37,6 +37,15 @@ def test_what_is_written_is_read_and_counted(store: SpillStore) -> None:
     store.remove(files[0])
     assert (store.on_disk, store.peak) == (HEADER.size, 200 + 2 * HEADER.size)
     assert entries(store) == {files[1].name, JOURNAL}
+
+
+def test_what_has_a_file_makes_room_before_what_is_older(store: SpillStore) -> None:
+    be = spilling(store, ciphertexts=2)
+    old, young = (encrypt(be, [float(i)]) for i in range(2))
+    be.pool.persist(young)
+    written, third = store.bytes_written, encrypt(be, [2.0])
+    assert store.bytes_written == written, "nothing is written again"
+    assert [each.entry.value is None for each in (old, young, third)] == [False, True, False]
 
 
 def test_only_the_owner_can_look(store: SpillStore) -> None:

@@ -66,6 +66,33 @@ SHAPES = {
 }
 
 
+class Products(PlainBackend):
+    """Lists its matrix products and its products of diagonals, in their order."""
+
+    def __init__(self, slots):
+        super().__init__(slots)
+        self.order = []
+
+    def matmul(self, *arguments):
+        self.order.append("matmul")
+        return super().matmul(*arguments)
+
+    def products(self, *arguments):
+        self.order.append("products")
+        return super().products(*arguments)
+
+
+def test_queries_keys_and_values_of_all_heads_are_made_at_once():
+    """Each matrix product reads all inputs, which within a budget would come from disk for each head."""
+    slots, tokens, lanes, sizes = SHAPES["mean"]
+    run(tiny.checkpoint(**sizes), BatchShape(slots, tokens, lanes), be=(be := Products(slots)))
+    made, first = ["matmul"] * sizes["heads"], be.order.index("products")
+    assert be.order[:first] == made, "queries and keys"
+    scores = next(i for i, name in enumerate(be.order) if name == "matmul" and i > first)
+    assert be.order[scores : scores + len(made)] == made, "values"
+    assert be.order[scores + len(made)] == "products"
+
+
 @pytest.mark.parametrize(
     ("name", "scheme", "fused"),
     [(name, scheme, False) for name in SHAPES for scheme in ("arion", "moai")]

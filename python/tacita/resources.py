@@ -12,11 +12,13 @@ import platform
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -133,15 +135,29 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_threads(work: Callable[[Item], Result], items: Iterable[Item], count: int) -> Iterator[Result]:
+def in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], count: int, ahead: int | None = None
+) -> Iterator[Result]:
     """Yields what `work` makes of each item, in their order; on so many threads, each in the caller's context
-    (`numpy.errstate` is of it). What of its work is numpy's on large arrays runs beside the others'."""
+    (`numpy.errstate` is of it). What of its work is numpy's on large arrays runs beside the others', and the
+    engine's beside whatever the caller does with what it has. ahead: items that are taken and whose results
+    are not yet, at most (default: all)."""
     if count < 2:
         yield from map(work, items)
         return
-    context = copy_context()
+    context, left = copy_context(), iter(items)
     with ThreadPoolExecutor(count) as pool:
-        yield from pool.map(lambda item: context.copy().run(work, item), items)
+        under_way: deque[Future[Result]] = deque()
+        try:
+            while True:
+                for item in islice(left, None if ahead is None else ahead - len(under_way)):
+                    under_way.append(pool.submit(context.copy().run, work, item))
+                if not under_way:
+                    return
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
 
 
 def one_blas_thread() -> dict[str, str]:

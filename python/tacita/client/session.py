@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tacita._native import SecretKey
 
 Array = npt.NDArray[np.float64]
-AT_ONCE = 8  # ciphertexts of a request that are made on all threads: 6.3 MB each at most
+AT_ONCE = 8  # ciphertexts of a request that are made on all threads beside writing: 6.3 MB each at most
 
 
 class Client:
@@ -182,8 +182,7 @@ def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int)
         slots = np.ascontiguousarray(vector, np.complex128)
         return compiled.native.encrypt(secret, slots, level).to_bytes()
 
-    for at in range(0, len(vectors), AT_ONCE):
-        yield from in_threads(encrypted, vectors[at : at + AT_ONCE], min(AT_ONCE, threads()))
+    return in_threads(encrypted, vectors, min(AT_ONCE, threads()), AT_ONCE)
 
 
 # The secret key's file: mode 0600, written here, read here, sent nowhere. A count of the answers that it has

@@ -39,7 +39,7 @@ from tacita.plans.files import Workdir, digest_of, require
 from tacita.plans.plan import Plan, TensorInfo
 from tacita.plans.prices.formulas import file_bytes
 from tacita.progress import Progress
-from tacita.resources import GB, require_disk
+from tacita.resources import GB, in_threads, require_disk
 from tacita.resources import threads as all_threads
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.stage import Live
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 
 MEMORY_GB = 12.0
+AT_ONCE = 8  # ciphertexts of a request that are parsed on threads while others are read
 SAVE_EVERY = 60.0  # seconds between resume points
 FOLDER = ".tacita-spill"  # of spilled ciphertexts and resume points, in the work folder
 
@@ -231,9 +232,15 @@ class Server:
     def _read(self, be: SpillingBackend, path: Path, key: str) -> Live:
         tensors = {tensor.name: tensor for tensor in self.plan.request}
         read: dict[str, list[Handle]] = {name: [] for name in tensors}
+
+        def parsed(part: tuple[str, int, bytes]) -> tuple[str, Ciphertext]:
+            name, _, data = part
+            return name, self._parsed(data, tensors[name], path)
+
         with engine.translated(FileError, str(path)):
-            for name, _, data in envelope.stream(path, "request", self.plan, key):
-                read[name].append(be.adopt(self._parsed(data, tensors[name], path)))
+            parts = envelope.stream(path, "request", self.plan, key)
+            for name, ct in in_threads(parsed, parts, min(self.threads, AT_ONCE), AT_ONCE):
+                read[name].append(be.adopt(ct))
         return {name: tuple(cts) for name, cts in read.items()}
 
     def _parsed(self, data: bytes, tensor: TensorInfo, path: Path) -> Ciphertext:

@@ -63,3 +63,14 @@ def test_threads_keep_the_order_of_their_items_and_the_context_of_their_caller()
     with np.errstate(over="raise"), pytest.raises(FloatingPointError):
         list(in_threads(np.exp, [0.0, 1e4], 2))
     assert list(in_threads(lambda x: 2 * x, iter([3, 1, 2]), 1)) == [6, 2, 4]
+
+
+def test_threads_take_only_so_many_items_ahead() -> None:
+    items, ended = iter(range(9)), []
+    doubled = in_threads(lambda x: 2 * x, items, 2, ahead=3)
+    assert [next(doubled), next(doubled)] == [0, 2]
+    assert next(items) == 4  # two were handed out, two more are under way
+    assert list(doubled) == [4, 6, 10, 12, 14, 16]
+    with pytest.raises(ZeroDivisionError):
+        list(in_threads(lambda x: ended.append(1 // x), [1, 0, *range(2, 99)], 2, ahead=2))
+    assert len(ended) <= 3  # what was not begun is never done

@@ -120,7 +120,9 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml' 2>/dev/nu
 help:
 	@sed -n '/^#/!q;p' Makefile
 
-setup: $(DEPS) $(NATIVE)
+# What is downloaded comes while Rust is compiled.
+setup:
+	@$(MAKE) --no-print-directory --jobs 2 $(DEPS) $(NATIVE)
 
 tools:
 	@test -n "$(PYTHON)" || { \
@@ -136,6 +138,8 @@ $(BIN)/python: | tools
 $(BUILD_DEPS) $(SERVICE_DEPS) $(DEPS): $(VENV)/.stamp-%: requirements/%.txt $(REQUIREMENTS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+$(SERVICE_DEPS) $(DEPS): | $(BUILD_DEPS) # two processes of pip would write the same files
 
 $(NATIVE): $(BUILD_DEPS) $(RUST_SOURCES) pyproject.toml | tools
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked $(STRIP)

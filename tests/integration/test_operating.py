@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
+from test_cli import run
 from test_service import TOY, Caller
 
 from tacita.cli.ask.schemas import schema_of
@@ -24,8 +23,9 @@ pytestmark = pytest.mark.native
 
 def tacita(*words: object) -> str:
     """Runs a command as an operator does; returns what it wrote."""
-    command = [sys.executable, "-m", "tacita", *map(str, words)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    status, out, err = run(*map(str, words))
+    assert status == 0, err
+    return out
 
 
 def test_a_restored_server_answers_the_same_clients_with_their_keys(tmp_path: Path) -> None:

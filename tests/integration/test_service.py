@@ -22,6 +22,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from test_cli import run
 
 import tacita
 from bench.runs.service.processes import family
@@ -178,7 +179,7 @@ def test_a_worker_that_is_killed_is_replaced(folder: Path) -> None:
         (worker,) = (pid for pid in family(server.process.pid) if pid != server.process.pid)
         os.kill(worker, signal.SIGKILL)
         assert status.id == id and caller.answer(id)
-        operator = Caller(server, server.token("prometheus", "--operator"), folder)
+        operator = Caller(server, server.token("prometheus", operator=True), folder)
         stages = re.findall(
             r"^tacita_stage_(?:estimated_)?seconds_total\{", operator.get("/metrics").text, re.M
         )
@@ -218,26 +219,20 @@ def made_certificate(folder: Path) -> Path:
     return new_identity(folder, ["127.0.0.1"]).certificate
 
 
-def test_the_command_asks_too(folder: Path, tmp_path: Path) -> None:
+def test_the_command_asks_too(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with started(folder, settings=TOY) as server:
         (tmp_path / "token").write_text(server.token("command"))
         options = ["--connect", server.url]
         more: Values = {"network": {"token_file": tmp_path / "token"}, "run": {"allow_insecure": True}}
         options += ["--trust", str(server.certificate), "--json", str(tmp_path / "report.json")]
         environment = {**os.environ, **variables(more), "XDG_DATA_HOME": str(tmp_path / "share")}
-        run = [sys.executable, "-m", "tacita"]
-        done = subprocess.run(
-            [*run, "classify", SECRET, *options],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=PATIENCE,
-        )
+        command = [sys.executable, "-m", "tacita", "classify", SECRET, *options]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         assert "positive" in done.stdout and json.loads((tmp_path / "report.json").read_text())
-        keys = [*run, "keys", "list"]
-        listed = subprocess.run(keys, capture_output=True, text=True, env=environment, timeout=PATIENCE)
-        assert listed.returncode == 0 and "sst2-tiny" in listed.stdout
+        monkeypatch.setenv("XDG_DATA_HOME", environment["XDG_DATA_HOME"])
+        status, listed, _ = run("keys", "list")
+        assert status == 0 and "sst2-tiny" in listed
 
 
 @contextmanager
@@ -267,7 +262,7 @@ def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> 
         how: dict[str, Any] = {"trust": server.certificate, "data": tmp_path}
         with (
             silent_sockets(server, server.token("silent"), 4),
-            connect(server.url, token=server.token("one", "--texts", "1"), **how) as service,
+            connect(server.url, token=server.token("one", texts=1), **how) as service,
         ):
             assert service.classify("a waste of time", scheme="bumblebee").label == "negative"
             with pytest.raises(RefusedError, match="1 text"):
@@ -277,8 +272,8 @@ def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> 
 def test_the_demo_asks_by_both_schemes_and_leaves_nothing(tmp_path: Path) -> None:
     words = ["demo-service", "--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    run = [sys.executable, "-m", "tacita", *words]
-    done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    command = [sys.executable, "-m", "tacita", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert "thor: 'a film of quiet beauty' is positive" in done.stdout
     assert "bumblebee: 'a waste of time' is negative" in done.stdout
@@ -294,9 +289,9 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     words = ["--clients", "2", "--callers", "6", "--asked", "1", "--waiting", "10", "--no-thor"]
-    run = [sys.executable, "-m", "bench", "service", *words, "--json", str(report)]
+    command = [sys.executable, "-m", "bench", "service", *words, "--json", str(report)]
     environment = os.environ | variables({"plan": {"tokens": 16}})
-    done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["many"]["right"] == found["many"]["texts"] == 8

@@ -63,7 +63,7 @@ def test_two_nodes_answer_two_clients_and_one_dies(folder: Path, mark: str) -> N
     with started(folder, "--schemes", "thor", settings=TWO) as server:
         assert any("thor: 2 evaluators on 2 nodes" in line for line in server.greeting)
         callers = [Caller(server, server.token(name), folder / name) for name in ("ann", "bob")]
-        operator = Caller(server, server.token("prometheus", "--operator"), folder)
+        operator = Caller(server, server.token("prometheus", operator=True), folder)
         clients = [caller.prepare() for caller in callers]
         expected = [evaluated_here(server, client) for client in clients]
         asked = [(n, callers[n].post(clients[n])) for n in (0, 0, 0, 1, 1)]

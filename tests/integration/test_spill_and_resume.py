@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import spilling
 from encrypted import make_engine, toy
+from test_cli import run
 
 from tacita import api
 from tacita.checkpoint import load
@@ -52,13 +53,11 @@ api.Server(plan, model, work, allow_insecure=True, threads=1, save_every=0).eval
 """
 
 
-def process(*arguments: str) -> str:
+def command(*arguments: str) -> str:
     """What a successful command wrote to stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tacita", *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    status, _, err = run(*arguments)
+    assert status == 0, err
+    return err
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("run")
     texts = work / "texts.txt"
     texts.write_text(CALIBRATION)
-    process("plan", "--work", str(work), "--preset", PRESET, "--tokens", TOKENS, "--texts", str(texts))
+    command("plan", "--work", str(work), "--preset", PRESET, "--tokens", TOKENS, "--texts", str(texts))
     client = api.Client(
         api.public_of(Plan.load(work / "plan.json"), load(api.DEFAULT_MODEL)), work, allow_insecure=True
     )
@@ -109,7 +108,7 @@ def test_a_killed_evaluation_goes_on_and_gives_the_identical_response(finished: 
     point = json.loads((killed / FOLDER / "resume.json").read_text())
     assert point["index"] == KILLED_AT
     report = killed / "evaluate.json"
-    told = process("evaluate", "--work", str(killed), TOY, "--json", str(report))
+    told = command("evaluate", "--work", str(killed), TOY, "--json", str(report))
     assert told.startswith(f"evaluate: goes on after stage {point['stage']}, {KILLED_AT} of ")
     found = json.loads(report.read_text())
     plan = Plan.load(killed / "plan.json")
@@ -122,7 +121,7 @@ def test_a_killed_evaluation_goes_on_and_gives_the_identical_response(finished: 
 
 def test_no_resume_starts_from_the_beginning(finished: Path, killed: Path) -> None:
     report = killed / "evaluate.json"
-    told = process("evaluate", "--work", str(killed), TOY, "--no-resume", "--json", str(report))
+    told = command("evaluate", "--work", str(killed), TOY, "--no-resume", "--json", str(report))
     assert told == ""
     assert json.loads(report.read_text())["resumed_stages"] == 0
     assert response(killed) == response(finished)

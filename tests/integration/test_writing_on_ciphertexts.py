@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -15,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_cli import run
 from test_decoder_folders import LLAMA, WORDS, written
 from test_generation_encrypted import TEXTS
-from test_two_party_processes import SECONDS
 from tiny_decoders import llama
 
 import tacita
-from tacita.cli.options import Values, variables
+from tacita.cli.options import Values
 from tacita.cli.service.started import Started, started
 from tacita.errors import InputError
 from tacita.plans.public_folder import open_public
@@ -118,19 +115,19 @@ def test_a_reader_that_leaves_or_is_cancelled_leaves_nothing(serving: Serving, t
     assert serving.requests == []
 
 
-def test_the_command_says_the_cost_first_and_writes(serving: Serving, tmp_path: Path) -> None:
+def test_the_command_says_the_cost_first_and_writes(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report, url = tmp_path / "report.json", serving.server.url
-    more: Values = {"run": {"allow_insecure": True}, "network": {"timeout": 60}}
-    own = {**os.environ, **variables(more), "XDG_DATA_HOME": str(tmp_path), "TACITA_TOKEN": serving.token}
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
-    def generate(*options: str) -> subprocess.CompletedProcess[str]:
-        whom = ("--connect", url, "--trust", str(serving.server.certificate))
-        command = [sys.executable, "-m", "tacita", "generate", PROMPT, *whom, *options]
-        return subprocess.run(command, capture_output=True, text=True, env=own, timeout=SECONDS)
+    def generate(*options: str) -> tuple[int, str, str]:
+        words = (PROMPT, "--connect", url, "--trust", str(serving.server.certificate), "--max-tokens", "2")
+        return run("generate", *words, *options, run__allow_insecure=True, token=serving.token)
 
-    done = generate("--max-tokens", "2", "--scheme", "thor", "--json", str(report))
-    assert done.returncode == 0, done.stderr
-    assert "a token, and" in done.stdout and "; 2 tokens at most" in done.stdout
+    status, out, err = generate("--scheme", "thor", "--json", str(report))
+    assert status == 0, err
+    assert "a token, and" in out and "; 2 tokens at most" in out
     found = json.loads(report.read_text())
     assert found["tokens"] == serving.wanted[:2] and found["bytes_sent"] > 0
     for options, says in [
@@ -138,5 +135,5 @@ def test_the_command_says_the_cost_first_and_writes(serving: Serving, tmp_path: 
         (("--scheme", "thor", "--cache"), "--cache with --connect"),
         (("--reveal", "token", "--scheme", "thor"), "--reveal with --connect"),
     ]:
-        done = generate("--max-tokens", "2", *options)
-        assert done.returncode == 2 and says in done.stderr, (options, done.stderr)
+        status, _, err = generate(*options)
+        assert status == 2 and says in err, (options, err)

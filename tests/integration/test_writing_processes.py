@@ -18,15 +18,15 @@ import pytest
 from interrupts import interrupts
 from test_austen import ENDED, WRITTEN
 from test_austen import PROMPT as OPENING
+from test_cli import run
 from test_decoder_folders import LLAMA, WORDS, written
 from test_decoders_fixed import ERROR
-from test_two_party_processes import SECONDS, Served, own_cache, serving
+from test_two_party_processes import SECONDS, Served, ask, own_cache, serving, trusting
 from tiny_decoders import llama, logits
 
 import tacita
 from tacita.checkpoint import load
 from tacita.checkpoint.texts import FILE
-from tacita.cli.options import variables
 from tacita.cli.service.started import Started, started
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
@@ -59,15 +59,14 @@ def serving_decoder(folder: Path, tokens: str, **fields: int) -> Iterator[Served
 
 
 def generate(server: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The client in its own process."""
-    whom = ("--connect", server.target, "--trust", str(server.certificate))
-    return client(*whom, *arguments)
+    """Runs a client of a port."""
+    return client("--connect", server.target, *trusting(server), *arguments)
 
 
 def client(*arguments: str, **network: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tacita", "generate", *arguments]
-    own = os.environ | variables({"network": {"timeout": 60, **network}})
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, env=own)
+    """Runs a client in this process, which is quicker."""
+    settings = {f"network__{name}": value for name, value in ({"timeout": 60} | network).items()}
+    return subprocess.CompletedProcess(arguments, *run("generate", *arguments, **settings))
 
 
 def writing(*arguments: str, **variables: str) -> subprocess.Popen[str]:
@@ -163,10 +162,7 @@ def test_what_a_server_does_not_do_is_refused(
 
 
 def test_a_classifier_is_not_asked_for_a_text(server: Served) -> None:
-    command = [sys.executable, "-m", "tacita", "classify", PROMPT, "--connect", server.target]
-    done = subprocess.run(
-        [*command, "--trust", str(server.certificate)], capture_output=True, text=True, timeout=SECONDS
-    )
+    done = ask("classify", server.target, PROMPT, *trusting(server))
     assert done.returncode == 2 and "tacita generate on the command line" in done.stderr
 
 

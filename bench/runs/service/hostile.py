@@ -29,7 +29,7 @@ def measure_hostile(
 ) -> dict[str, Any]:
     """The honest client's seconds a text, alone and beside so many callers, each kind in turn. asked: how
     many texts, each time."""
-    token = server.token("honest", "--per-minute", "100000")
+    token = server.token("honest", per_minute=100_000)
     with connect(server.url, token=token, trust=server.certificate, data=folder) as honest:
 
         def ask() -> object:

@@ -58,7 +58,7 @@ def measure_service(
 
 def measure_requests(server: Started, texts: Sequence[str], folder: Path) -> dict[str, Any]:
     """Seconds of a request as its client sees them, once keys are there, beside those of the engine."""
-    token, operator = server.token("clinic"), server.token("operator", "--operator")
+    token, operator = server.token("clinic"), server.token("operator", operator=True)
     with connect(server.url, token=token, trust=server.certificate, data=folder) as service:
         began = time.monotonic()
         service.classify(texts[0], scheme="thor")

@@ -41,7 +41,7 @@ def measure_many(
 ) -> dict[str, Any]:
     """Each client asks every text; labels: what float says of each. Processes as there are cores, half of
     which the server has: both sides run here."""
-    token = server.token("crowd", "--per-minute", "100000")
+    token = server.token("crowd", per_minute=100_000)
     alone = _alone(server, token, texts)
     answers, wall, peak = _together(server, token, texts, clients)
     seconds = sorted(each for _, each in answers)

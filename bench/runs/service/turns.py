@@ -71,7 +71,7 @@ async def _order(
     answered: list[str] = []
     services = {}
     for name in counts:
-        token = server.token(name, "--per-minute", "100000")
+        token = server.token(name, per_minute=100_000)
         how: dict[str, Any] = {"token": token, "trust": server.certificate, "data": folder / name}
         services[name] = connect_async(server.url, **how, allow_insecure=True)
         await services[name].classify(texts[0], scheme=scheme)  # keys are there

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -32,10 +32,13 @@ class Started:
     process: subprocess.Popen[str]
     greeting: Sequence[str]
 
-    def token(self, name: str, *options: str) -> str:
-        """A new client's, made as an operator makes it."""
-        command = [sys.executable, "-m", "tacita", "token", "add", name, "--data", str(self.data), *options]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    def token(self, name: str, *, operator: bool = False, **quota: int) -> str:
+        """Adds a client, as `tacita token add` does, and returns its token. quota: fields of `Quota`."""
+        from tacita.server.store import Ledger, tokens
+        from tacita.server.store.tables import Quota
+
+        with closing(Ledger(self.data)) as ledger:
+            return tokens.add(ledger, name, Quota(**quota), operator=operator)
 
 
 @contextmanager
@@ -57,14 +60,10 @@ def started(
     places = ["--https", "127.0.0.1:0", *secured, "--data", str(data)]
     limited = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh"] if descriptors else []
     command = [*limited, sys.executable, "-m", "tacita", "serve", *places, *options]
+    own = os.environ | variables(settings or {})
     with (folder / "log").open("a") as log:
         process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-            env=os.environ | variables(settings or {}),
+            command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, env=own
         )
     lines: queue.Queue[str | None] = queue.Queue()
     reading = threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True)

@@ -270,8 +270,9 @@ test:
 test-opencl: | tools
 	$(CARGO) test --profile quick -p tacita-opencl -- --include-ignored --skip small_kernels
 
+# Neither examples, which `make lint` compiles, nor comments, which hold no programs.
 test-rust: | tools
-	$(CARGO) test --profile quick --workspace --exclude tacita-py --quiet
+	$(CARGO) test --profile quick --workspace --exclude tacita-py --tests --quiet
 
 test-unit: setup
 	$(BIN)/python -m pytest tests/unit -n $(TEST_WORKERS) --dist loadfile

@@ -162,7 +162,7 @@ def steps(files: Sequence[Path], tests: Sequence[Path]) -> Iterator[tuple[str, .
         yield ("make", "--no-print-directory", "lint-rust")
         crates = {path.parts[1] for path in files if path.parts[0] == "crates"} - {"py"}  # which has no tests
         if packages := [word for name in sorted(crates) for word in ("-p", f"tacita-{name}")]:
-            yield ("cargo", "test", "--profile", "quick", "--quiet", *packages)
+            yield ("cargo", "test", "--profile", "quick", "--tests", "--quiet", *packages)
     yield (sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", *map(str, tests))
     yield (sys.executable, "-m", "tacita", "demo", *TOY, "--text", "a film of quiet beauty")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -120,3 +121,11 @@ def test_rust_files_use_each_other_in_no_further_circle() -> None:
         for crate, rings in rust_modules.by_crate().items()
         for ring in rings
     )
+
+
+def test_comments_of_rust_hold_no_programs() -> None:
+    """`make test-rust` would not run them: a block in a comment says what it is."""
+    fence = re.compile(r"^ *//[/!] *```(.*)$", re.MULTILINE)
+    for path in (ROOT / "crates").rglob("*.rs"):
+        opening = fence.findall(path.read_text(encoding="utf-8"))[::2]
+        assert set(opening) <= {"text"}, path

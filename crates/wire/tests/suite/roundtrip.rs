@@ -1,6 +1,5 @@
 //! What is written is what is read, in as many bytes as promised.
-mod common;
-use common::*;
+use crate::common::*;
 use tacita_ckks::bootstrap::required_keys;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{Ciphertext, CkksParameters, KeyKind};

@@ -3,9 +3,8 @@
 //! must read them.
 //!
 //! When a preset's primes change on purpose, or the format does (then raise `VERSION` first), make them
-//! again: `TACITA_WRITE_VECTORS=1 cargo test -p tacita-wire --test vectors the_writer`
-mod common;
-use common::*;
+//! again: `TACITA_WRITE_VECTORS=1 cargo test -p tacita-wire --test suite the_writer`
+use crate::common::*;
 use std::path::PathBuf;
 use tacita_wire::{read_evaluation_keys, read_parameters, write_parameters, CiphertextFile, WireError};
 

@@ -1,6 +1,5 @@
 //! Every way in which a file can be wrong has its own error; none of them panics.
-mod common;
-use common::*;
+use crate::common::*;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{CkksParameters, KeyKind};
 use tacita_wire::*;

@@ -1,6 +1,5 @@
 //! Real keys and ciphertexts through files: what the server computes from bytes is what the client decrypts.
-mod common;
-use common::{insecure_toy_n8, OWNER};
+use crate::common::{insecure_toy_n8, OWNER};
 use std::sync::Arc;
 use tacita_ckks::generator::KeyGenerator;
 use tacita_ckks::keys::KeySpec;

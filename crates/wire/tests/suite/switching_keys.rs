@@ -1,6 +1,5 @@
 //! Keys of known shapes: what is written is read again, and nothing else is.
-mod common;
-use common::*;
+use crate::common::*;
 use tacita_ckks::CkksParameters;
 use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::SwitchingKey;

@@ -3,10 +3,10 @@
 //! times, at most a half. Run once per path:
 //! `TACITA_SIMD=avx2 taskset -c 1 cargo bench -p tacita-ring --bench gemm`.
 
-use criterion::{criterion_group, criterion_main, Criterion};
-use std::time::Duration;
+mod timing;
 use tacita_ring::gemm::{self, Input, Weights};
 use tacita_ring::{ntt_primes, sample, AlignedVec, Modulus};
+use timing::time;
 
 /// Length of a limb, and the columns of it that one call multiplies.
 const N: usize = 1 << 16;
@@ -37,22 +37,20 @@ fn matrix(rows: usize, depth: usize) -> Vec<f64> {
     (0..rows * depth).map(|i| (i as f64 * 0.37).sin() * 0.1).collect()
 }
 
-fn modular(c: &mut Criterion, rows: usize, depth: usize) {
+fn modular(rows: usize, depth: usize) {
     let Setup { modulus, limbs } = Setup::new(depth);
     let weights = Weights::round(&matrix(rows, depth), depth, 48f64.exp2()).expect("a matrix");
     let inputs: Vec<Input<'_>> = limbs.iter().map(|limb| Input { limb, runs: &[] }).collect();
     let mut out: Vec<AlignedVec> = (0..rows).map(|_| AlignedVec::zeroed(COLUMNS)).collect();
     let mut first = 0;
-    c.bench_function(&format!("modular, {rows} x {depth} x {COLUMNS}"), |b| {
-        b.iter(|| {
-            let mut out: Vec<&mut [f64]> = out.iter_mut().map(|o| &mut o[..]).collect();
-            gemm::product(&modulus, &weights, &inputs, first, &mut out);
-            first = (first + COLUMNS) % N;
-        })
+    time(&format!("modular, {rows} x {depth} x {COLUMNS}"), || {
+        let mut out: Vec<&mut [f64]> = out.iter_mut().map(|o| &mut o[..]).collect();
+        gemm::product(&modulus, &weights, &inputs, first, &mut out);
+        first = (first + COLUMNS) % N;
     });
 }
 
-fn real(c: &mut Criterion, rows: usize, depth: usize) {
+fn real(rows: usize, depth: usize) {
     let (w, x, mut out) = (matrix(rows, depth), matrix(depth, COLUMNS), matrix(rows, COLUMNS));
     let (k, n) = (depth as isize, COLUMNS as isize);
     let product = |out: &mut [f64]| {
@@ -62,24 +60,18 @@ fn real(c: &mut Criterion, rows: usize, depth: usize) {
             matrixmultiply::dgemm(rows, depth, COLUMNS, 1.0, w, k, 1, x, n, 1, 0.0, out, n, 1);
         }
     };
-    c.bench_function(&format!("dgemm, {rows} x {depth} x {COLUMNS}"), |b| {
-        b.iter(|| product(&mut out))
+    time(&format!("dgemm, {rows} x {depth} x {COLUMNS}"), || {
+        product(&mut out)
     });
 }
 
-fn products(c: &mut Criterion) {
+fn products() {
     for (rows, depth) in [(128, 128), (768, 768), (768, 3072)] {
-        modular(c, rows, depth);
-        real(c, rows, depth);
+        modular(rows, depth);
+        real(rows, depth);
     }
 }
 
-criterion_group! {
-    name = products_of_limbs;
-    config = Criterion::default()
-        .sample_size(10)
-        .measurement_time(Duration::from_secs(3))
-        .warm_up_time(Duration::from_millis(300));
-    targets = products
+fn main() {
+    products();
 }
-criterion_main!(products_of_limbs);

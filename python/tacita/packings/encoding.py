@@ -10,6 +10,7 @@ and no level goes into normalising.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -169,6 +170,7 @@ def divide_factor(spec: Spec) -> float:
     return 1.0 / output_bound(spec)
 
 
+@lru_cache(maxsize=64)
 def output_bound(spec: Spec) -> float:
     """Largest |f| that the approximation takes on its domain (sampled)."""
     return float(np.max(np.abs(spec.numpy(np.linspace(*spec.domain, 4001)))))

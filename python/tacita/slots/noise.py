@@ -19,6 +19,7 @@ in a slot (`crates/ckks/examples/bootstrap_noise.rs`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import hypot, sqrt
 from typing import Any
 
@@ -40,27 +41,27 @@ class NoiseModel:
     scale_bits: float = 48.0
     grown: float = GROWN
 
-    @property
+    @cached_property
     def _unit(self) -> float:
         return sqrt(self.slots) * float(2.0**-self.scale_bits)
 
-    @property
+    @cached_property
     def rescale(self) -> float:
         """Standard deviation of the noise that one rescaling adds."""
         return sqrt((1 + 4 * self.slots / 3) / 12) * self._unit
 
-    @property
+    @cached_property
     def key_switch(self) -> float:
         """Standard deviation of what a rotation, conjugation or relinearisation adds: the rounding of
         mod-down."""
         return self.rescale
 
-    @property
+    @cached_property
     def fresh(self) -> float:
         """Standard deviation of what an encryption adds."""
         return 3.2 * self._unit
 
-    @property
+    @cached_property
     def bootstrap(self) -> float:
         """Standard deviation of what one refresh adds."""
         return hypot(self._grown, SERIES)
@@ -103,12 +104,21 @@ def row_length(weights: npt.NDArray[Any]) -> float:
 
 
 def series_slope(coeffs: npt.NDArray[Any]) -> float:
-    """Returns the root mean square derivative of a Chebyshev series on [-1, 1]."""
-    slope = np.polynomial.chebyshev.chebder(np.asarray(coeffs))
+    """Returns the root mean square derivative of a Chebyshev series on [-1, 1]. A stage evaluates one series
+    on hundreds of ciphertexts."""
+    array = np.asarray(coeffs)
+    return _series_slope(array.dtype.str, array.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _series_slope(dtype: str, coeffs: bytes) -> float:
+    slope = np.polynomial.chebyshev.chebder(np.frombuffer(coeffs, dtype))
     values = np.polynomial.chebyshev.chebval(np.linspace(-1, 1, 257), slope)
     return float(np.sqrt(np.mean(np.abs(values) ** 2)))
 
 
 def combined(*parts: float) -> float:
     """Returns the standard deviation of a sum of independent errors."""
+    if len(parts) == 2:  # of nearly every operation
+        return sqrt(parts[0] * parts[0] + parts[1] * parts[1])
     return sqrt(sum(p * p for p in parts))

@@ -91,6 +91,7 @@ class SimBackend:
         self.slots, self.max_level = slots, max_level
         self.values, self.inject = values or inject, inject
         self.model = noise or NoiseModel(slots)
+        self._product_noise = combined(self.model.rescale, self.model.key_switch * 2.0**-10)
         self.counts: Counter[tuple[str, int, str]] = Counter()
         self.rotation_levels: dict[int, int] = {}
         self.used: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
@@ -334,10 +335,6 @@ class SimBackend:
             yield
         finally:
             self._stage = outer
-
-    @property
-    def _product_noise(self) -> float:
-        return combined(self.model.rescale, self.model.key_switch * 2.0**-10)
 
     def _count(self, op: str, level: int, n: int = 1) -> None:
         if n:

@@ -85,11 +85,7 @@ class CyclicMap:
                 "cyclic map: ciphertexts of different periods", hint="pad the layouts to one period"
             )
         width, height = len(src[0]), len(dst[0])
-        parts = [
-            _turns(_positions(weight, outs, ins), j, i)
-            for j, outs in enumerate(dst)
-            for i, ins in enumerate(src)
-        ]
+        parts = [_turns(weight, outs, ins, j, i) for j, outs in enumerate(dst) for i, ins in enumerate(src)]
         diagonals = Diagonals.joined(parts)
         real_map = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst))
         folds = (width // height, height) if width > height else (1, 0)
@@ -101,19 +97,29 @@ class CyclicMap:
         return tuple(be.add_vector(y, b) for y, b in zip(outs, self.bias, strict=True))
 
 
-def _turns(table: Array, output: int, source: int) -> Diagonals:
-    """The diagonals of a matrix between positions (outputs, inputs), as many as its smaller side."""
-    height, width = table.shape
-    p, k = np.arange(max(width, height)), np.arange(min(width, height))[:, None]
-    places = np.empty((len(k), 3), dtype=np.int64)
-    places[:, 0], places[:, 1], places[:, 2] = output, source, k[:, 0]
-    return Diagonals(places, (Rows(table[p % height, (p + k) % width]),))
+def _turns(weight: Array, outs: IntArray, ins: IntArray, output: int, source: int) -> Diagonals:
+    """The diagonals of the matrix between positions (outputs, inputs), as many as its smaller side: zero
+    where either side has no feature, as most are where features lie far apart."""
+    height, width = len(outs), len(ins)
+    values, places = (
+        np.zeros((min(height, width), max(height, width))),
+        np.empty((min(height, width), 3), int),
+    )
+    places[:, 0], places[:, 1], places[:, 2] = output, source, np.arange(len(places))
+    p, k = np.arange(values.shape[1]), _offsets(outs, ins)[:, None]
+    here, there = outs[p % height], ins[(p + k) % width]
+    meeting = weight[np.maximum(here, 0), np.maximum(there, 0)]
+    values[k[:, 0]] = np.where((here >= 0) & (there >= 0), meeting, 0.0)
+    return Diagonals(places, (Rows(values),))
 
 
-def _positions(weight: Array, outs: IntArray, ins: IntArray) -> Array:
-    """The matrix between positions: zero where either side has no feature."""
-    inside = (outs >= 0)[:, None] & (ins >= 0)[None, :]
-    return np.where(inside, weight[np.ix_(np.maximum(outs, 0), np.maximum(ins, 0))], 0.0)
+def _offsets(outs: IntArray, ins: IntArray) -> IntArray:
+    """Returns the offsets between positions of features, modulo the smaller period."""
+    used = np.zeros(min(len(outs), len(ins)), dtype=bool)
+    features = np.flatnonzero(ins >= 0)
+    for position in np.flatnonzero(outs >= 0):
+        used[(features - position) % len(used)] = True
+    return np.flatnonzero(used)
 
 
 # The ciphertexts of an answer that a vector gives: the numbers, a second copy of them, the norm check, and

@@ -11,14 +11,19 @@ from itertools import combinations, product
 from typing import Any
 
 import pytest
+import tiny
+from circuits import build_circuit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita.errors import LevelError, PlanError
 from tacita.planning.place import placement
+from tacita.planning.place.circuit import dry_run, place_circuit, simulated
 from tacita.planning.place.placement import Boundary, place
 from tacita.planning.place.simulate import StageSimulator
+from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices, Sizes
+from tacita.plans.prices.formulas import prices_of
 from tacita.slots.stage import Stage
 
 MAX = 6
@@ -251,3 +256,41 @@ def test_one_run_serves_all_shifted_levels() -> None:
 def test_a_stage_too_deep_is_named() -> None:
     with pytest.raises(PlanError, match="stage deep needs more than the 6 levels"):
         place([chain("deep", MAX + 1)], {"x": 1}, simulator(), PRICES)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=3), st.integers(2, 17))
+def test_few_levels_tell_what_all_reach(outputs: list[tuple[int, int]], side: int) -> None:
+    """Of results that follow the level at a distance, up to a bound, and need a level of their own."""
+    asked: list[int] = []
+
+    def reached(level: int) -> tuple[int, ...]:
+        asked.append(level)
+        needed = max(depth for depth, _ in outputs)
+        return tuple(min(level - depth, most) if level >= needed else -1 for depth, most in outputs)
+
+    every = [reached(level) for level in range(side)]
+    asked.clear()
+    assert placement._each_level(reached, side) == every
+    assert len(asked) == len(set(asked)) and (len(asked) < side or side < 16 or len(outputs) > 1)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_masks_are_as_low_as_changes_no_count(layers: int) -> None:
+    model = tiny.checkpoint(layers=layers)
+    hidden, mask = tiny.inputs(model, 8, 5)
+    specs = tiny.specs(model, tiny.run_reference(model, hidden, mask), mask, 1e-3)
+    ring = PRESETS["insecure_toy_n10"]
+    placed = place_circuit(build_circuit(model, specs, ring.slots, 8), ring, prices_of(ring))
+
+    def counts(levels: dict[str, int]) -> Any:
+        be = simulated(ring)
+        try:
+            dry_run(be, placed.circuit, placed.stages, {**placed.placement.request, **levels})
+        except LevelError:
+            return None
+        return be.counts
+
+    top = dict.fromkeys(placed.circuit.fixed, ring.max_level)
+    assert top and counts(dict(placed.fixed_levels)) == counts(top)
+    for name, level in placed.fixed_levels.items():
+        assert level == 0 or counts({**top, name: level - 1}) != counts(top)

@@ -12,12 +12,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tacita.errors import LevelError, PlanError, ShapeError
 from tacita.packings import executor
 from tacita.packings.base import Circuit
 from tacita.planning.place.placement import Placement, place
-from tacita.planning.place.simulate import StageSimulator
+from tacita.planning.place.simulate import Levels, StageSimulator
 from tacita.plans.plan import ParameterInfo, PlacedStage, Plan
 from tacita.plans.prices.cost import Counts, Prices
 from tacita.plans.prices.formulas import MemorySim
@@ -34,14 +35,19 @@ def simulated(parameters: ParameterInfo) -> SimBackend:
 
 
 def dry_run(
-    be: SimBackend, circuit: Circuit, stages: Sequence[PlacedStage], levels: Mapping[str, int]
+    be: SimBackend,
+    circuit: Circuit,
+    stages: Sequence[PlacedStage],
+    levels: Mapping[str, int],
+    reached: Callable[[Live], None] = lambda _: None,
 ) -> Live:
     """The tensors after the last stage of the placed circuit on a counting `sim`. levels: of the tensors that
-    come in."""
+    come in. reached: called with the tensors before each stage."""
     live: Live = {
         n: tuple(be.input(levels[n]) for _ in range(count)) for n, count in dict(circuit.inputs).items()
     }
-    return executor.run(stages, circuit.stages, be, live)
+    reached(dict(live))
+    return executor.run(stages, circuit.stages, be, live, reached=lambda point: reached(point.live))
 
 
 @dataclass(frozen=True)
@@ -100,22 +106,48 @@ def _placement(
 
 def _fixed_levels(circuit: Circuit, parameters: ParameterInfo, placement: Placement) -> dict[str, int]:
     """Returns the lowest level of each encrypted mask and kept tensor at which the run counts the same
-    operations as at the top."""
+    operations as at the top. Cost: two runs, and those of single stages that such a tensor changes."""
     top = dict.fromkeys(circuit.fixed, parameters.max_level)
+    befores: list[Live] = []
+    begin = {**placement.request, **top}
+    dry_run(simulated(parameters), circuit, placement.stages, begin, befores.append)
+    lowest = dict.fromkeys(sorted(top), 0)
+    for index in range(len(befores)):
+        entered = partial(_entered, circuit, parameters, placement, index, befores[index])
+        wanted = entered({})
+        if entered(dict.fromkeys(top, 0)) == wanted:
+            continue
+        for name, least in lowest.items():  # what is enough at a level is enough above it
+            equal = partial(_is_enough, entered, wanted, name)
+            lowest[name] = least + bisect_left(range(least, top[name]), True, key=equal)
+    return lowest
 
-    def counts(levels: Mapping[str, int]) -> Counts | None:
-        be = simulated(parameters)
-        try:
-            dry_run(be, circuit, placement.stages, {**placement.request, **top, **levels})
-        except LevelError:
-            return None
-        return be.counts
 
-    def lowest(name: str) -> int:  # what is enough at a level is enough above it
-        return bisect_left(range(top[name]), True, key=lambda level: counts({name: level}) == wanted)
+def _is_enough(entered: Callable[[Levels], object], wanted: object, name: str, level: int) -> bool:
+    return entered({name: level}) == wanted
 
-    wanted = counts({})
-    return {name: lowest(name) for name in sorted(top)}
+
+def _entered(
+    circuit: Circuit,
+    parameters: ParameterInfo,
+    placement: Placement,
+    index: int,
+    live: Live,
+    levels: Mapping[str, int],
+) -> tuple[Counts, Mapping[str, int]] | None:
+    """Returns what one stage counts with some of its tensors at other levels, and the levels at which the
+    next one has its results; None where it does not run. live: before it."""
+    be, placed = simulated(parameters), placement.stages[index : index + 1]
+    lowered = {n: tuple(be.input(level) for _ in live[n]) for n, level in levels.items() if n in live}
+    try:
+        out = executor.run(placed, circuit.stages[index : index + 1], be, {**live, **lowered})
+    except LevelError:
+        return None
+    if index + 1 == len(placement.stages):
+        return be.counts, {}
+    after = placement.stages[index + 1]
+    reached = {n: min(map(be.level, out[n])) for n in after.levels}
+    return be.counts, {n: r if n in after.bootstraps else min(r, after.levels[n]) for n, r in reached.items()}
 
 
 # Whether a plan says what its circuit takes.

@@ -10,7 +10,7 @@ may share one complex bootstrap. Of a stage with variants the cheapest is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, product
 from math import inf, isfinite
@@ -85,14 +85,18 @@ class Boundary:
         """Returns the point of the grid that stands for these levels."""
         return tuple(levels[name] for name in self.axes)
 
+    def parts(self, names: Sequence[str]) -> tuple[int, int]:
+        """Counts the ciphertexts of these tensors with imaginary parts, and the real ones."""
+        whole = sum(self.shape[n] for n in names if n in self.complex_tensors)
+        return whole, sum(self.shape[n] for n in names) - whole
+
     def kinds(self, names: Sequence[str], prices: Prices) -> tuple[str, ...]:
         """Kinds of the bootstraps that refresh these tensors, the cheapest way.
 
         Two real ciphertexts can go as one complex one; whether that pays depends on how well the machine
         refreshes several at once.
         """
-        whole = sum(self.shape[n] for n in names if n in self.complex_tensors)
-        real = sum(self.shape[n] for n in names) - whole
+        whole, real = self.parts(names)
         options = [
             ("complex",) * (pairs + whole) + ("real",) * (real - 2 * pairs) for pairs in range(real // 2 + 1)
         ]
@@ -161,12 +165,14 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Search:
-    """A search over the levels of the tensors at the boundaries of some stages."""
+    """A search over the levels of the tensors at the boundaries of some stages. kinds: of the bootstraps that
+    were looked for so far, by numbers of ciphertexts."""
 
     stages: Sequence[Stage]
     boundaries: Sequence[Boundary]
     sim: StageSimulator
     prices: Prices
+    kinds: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
 
     def lowest(self) -> Placement:
         """The lowest request level from which the stages run one after the other, without bootstraps; there
@@ -231,37 +237,43 @@ class _Search:
         active = [name for name in before.axes if name not in passive]
         moved = [name for name in behind.axes if name not in passive]
         least = self._least_entries(stage, before.shape, active, moved)
+        entries = product(range(side), repeat=len(active)) if least is None else sorted(least)
         waiting = [name for name in behind.axes if name in passive]
         turn = [waiting.index(name) for name in before.axes if name in passive]
-        for key in product(range(side), repeat=len(active)):
-            if least is not None and key not in least:
-                continue
+        for key in entries:
             entry = dict(zip(active, key, strict=True))
-            probe = {**entry, **dict.fromkeys(passive, min(key))}
-            outcome = self.sim.outcome(stage, before.shape, probe)
-            if outcome is not None:
+            if (outcome := self._outcome(stage, before.shape, entry)) is not None:
                 levels = outcome.levels
                 left = after[tuple(slice(None) if n in passive else levels[n] for n in behind.axes)]
                 here = tuple(entry.get(name, slice(None)) for name in before.axes)
                 run[here] = self.prices.total(outcome.counts) + left.transpose(turn)
         return run
 
+    def _outcome(self, stage: Stage, shape: Shape, entry: Levels) -> Outcome | None:
+        """The stage entered at these levels. What else is live is as low as the lowest of them, so that
+        entries which differ by a shift alone are one run."""
+        others = [name for name in shape if name not in entry]
+        return self.sim.outcome(stage, shape, {**dict.fromkeys(others, min(entry.values())), **entry})
+
     def _least_entries(
         self, stage: Stage, shape: Shape, active: Sequence[str], moved: Sequence[str]
     ) -> set[tuple[int, ...]] | None:
         """Returns the least input levels that reach each combination of levels of the stage's outputs, what
         it hands on among them: entering higher costs more and gives no more, and lowering is free. Returns
-        None, so that every entry is tried, for few inputs, and where an output's level is not the least of
-        what each input allows by itself."""
-        if len(active) < 3 or not moved or stage.refreshes:
+        None, so that every entry is tried, for a single input, and where an output's level is not the least
+        of what each input allows by itself."""
+        if len(active) < 2 or not moved or stage.refreshes:
             return None
-        top, side = dict.fromkeys(shape, self.sim.max_level), range(self.sim.max_level + 1)
+        top, side = dict.fromkeys(active, self.sim.max_level), range(self.sim.max_level + 1)
 
-        def reached(levels: Levels) -> list[int]:
-            outcome = self.sim.outcome(stage, shape, {**top, **levels})
-            return [-1 if outcome is None else outcome.levels[out] for out in moved]
+        def reached(levels: Levels) -> tuple[int, ...]:
+            outcome = self._outcome(stage, shape, {**top, **levels})
+            return tuple(-1 if outcome is None else outcome.levels[out] for out in moved)
 
-        allowed = [[reached({name: level}) for level in side] for name in active]
+        def alone(name: str) -> list[tuple[int, ...]]:
+            return _each_level(lambda level: reached({name: level}), len(side))
+
+        allowed = [alone(name) for name in active]
         entries = {(0,) * len(active)}
         for columns in zip(*(zip(*each, strict=True) for each in allowed), strict=True):  # of one output
             least = {
@@ -280,7 +292,14 @@ class _Search:
     def _refreshed(self, ready: np.ndarray, before: Boundary, names: Sequence[str]) -> np.ndarray:
         """Values when `names` are bootstrapped first: their axes have the top alone."""
         top = tuple(slice(-1, None) if name in names else slice(None) for name in before.axes)
-        return ready[top] + _seconds_of(before.kinds(names, self.prices), self.prices)
+        return ready[top] + _seconds_of(self._kinds(before, names), self.prices)
+
+    def _kinds(self, before: Boundary, names: Sequence[str]) -> tuple[str, ...]:
+        """Computes `Boundary.kinds` once for so many ciphertexts of either kind."""
+        key = before.parts(names)
+        if key not in self.kinds:
+            self.kinds[key] = before.kinds(names, self.prices)
+        return self.kinds[key]
 
     def cheapest(self, tables: Sequence[_Table]) -> Placement:
         """Reads the cheapest path out of the tables, starting with a request at the top (fresh
@@ -290,7 +309,7 @@ class _Search:
         for index, (stage, table) in enumerate(zip(self.stages, tables, strict=True)):
             before = self.boundaries[index]
             names = self._cheapest_subset(before, table, levels) if steps else ()
-            kinds = before.kinds(names, self.prices)
+            kinds = self._kinds(before, names)
             levels = _cheapest_entry(before, table, {**levels, **dict.fromkeys(names, self.sim.max_level)})
             start = levels if not steps else start  # the client encrypts where the first stage wants it
             options = [
@@ -334,6 +353,25 @@ class _Search:
             stage.refreshes,
             self.prices.streaming(outcome.counts),
         )
+
+
+def _each_level(reached: Callable[[int], tuple[int, ...]], side: int) -> list[tuple[int, ...]]:
+    """Returns what is reached from each level below `side`, -1 where nothing is. Results neither fall nor
+    rise by more than the level does, so what lies between two levels is known where all are equal at both or
+    rise as the level does."""
+    results = {level: reached(level) for level in (0, side - 1)}
+    spans = [(0, side - 1)]
+    while spans:
+        low, high = spans.pop()
+        a, b, rise = results[low], results[high], high - low
+        if a == b or (min(a) >= 0 and all(y - x in (0, rise) for x, y in zip(a, b, strict=True))):
+            for level in range(low + 1, high):
+                results[level] = tuple(x + (y > x) * (level - low) for x, y in zip(a, b, strict=True))
+        elif rise > 1:
+            middle = (low + high) // 2
+            results[middle] = reached(middle)
+            spans += [(low, middle), (middle, high)]
+    return [results[level] for level in range(side)]
 
 
 def _cheapest_entry(before: Boundary, table: _Table, levels: Levels) -> dict[str, int]:

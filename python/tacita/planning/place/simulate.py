@@ -88,8 +88,8 @@ class StageSimulator:
     def _run(self, stage: Stage, shape: Shape, levels: Levels) -> Outcome | None:
         be = self.make()
         live: Live = {}
-        for name, size in shape.items():
-            live[name] = tuple(be.input(levels.get(name, be.max_level)) for _ in range(size))
+        for name, size in shape.items():  # of one level, so that one handle stands for all
+            live[name] = (be.input(levels.get(name, be.max_level)),) * size
         self.runs += 1
         try:
             out = stage.run(be, dict(live))

@@ -14,6 +14,7 @@ import tiny
 from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 from random_checkpoint import WORDS, make_random_checkpoint, write_folder
+from test_rows_estimate import peaked
 from typer.testing import CliRunner
 
 from bench.__main__ import main
@@ -30,6 +31,7 @@ from tacita.layouts.registry import LINEAR, QUADRATIC
 from tacita.planning.calibrate.calibrate import Calibration, calibrate, survey
 from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import (
+    FAR,
     Counts,
     binomial_bound,
     excesses,
@@ -78,6 +80,20 @@ def test_a_text_among_its_like_is_inside_and_few_are_not_estimated() -> None:
     counts = survey(MODEL, 16, texts[:20]).counts
     assert counts == Counts("not estimated")
     assert counts.population(64).per_request_bound == 1.0
+
+
+def test_folds_tell_no_less_than_texts_that_nothing_was_fitted_to() -> None:
+    """One of the 60 lay outside as long as row estimates were fitted to the tested ones too, at most 7.7 %,
+    where 12 % of others do."""
+    model = peaked(hidden=32, heads=2, ff=32, layers=2)
+    texts = [tiny.inputs(model, TOKENS, TOKENS - seed % 5, seed=seed) for seed in range(360)]
+    found = survey(model, TOKENS, hidden_states=texts[:60], options=Options(row_estimates=QUADRATIC))
+    rows = found.calibration.row_estimates
+    model = tempered(model, found.calibration.temperatures)
+    others = largest(excesses(walk(model, texts[60:], 300, rows=rows), found.calibration))
+    told, true = found.counts.population(128), float(np.mean(others > 1.0))
+    assert len(rows) == 2 and 0.1 < true <= told.per_text < told.per_text_bound < 3.0 * true
+    assert np.mean(others > FAR) <= found.counts.far / 60
 
 
 def test_excess_is_one_at_the_ends_of_an_interval() -> None:

@@ -33,7 +33,7 @@ LINES = {
     "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7498,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104, 113)
-    "planning": 4262,  # which attentions of a batch take rounds (decision 100)
+    "planning": 4320,  # attentions that take rounds, folds that fit nothing (decisions 100, 121)
     "plans": 3193,
     "schemes": 1581,
     "server": 8145,

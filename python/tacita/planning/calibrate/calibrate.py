@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def survey(
     calibration = measured.calibration(train)
     if held:
         return Survey(calibration, counted(HELD_OUT, [measured.excess(calibration, held)]), {})
-    tested = [measured.excess(measured.calibration(part), test) for part, test in folds(len(samples))]
+    tested = [measured.excess_of(*fold) for fold in enumerate(folds(len(samples)))]
     counts = counted(FOLDS if tested else NOT_ESTIMATED, tested)
     return Survey(calibration, counts, measured.answers)
 
@@ -146,11 +146,14 @@ def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Ranges of all samples of the (tempered) model, after row estimates. beyond: nats by which rows that
-    fitted no estimate lie outside (`row_estimates.AttentionRows.beyond`)."""
+    """Ranges of all samples of the (tempered) model, after row estimates. collected, walked: rows of all
+    samples and the ranges without them, where one walk gave both. beyond: nats by which rows that fitted no
+    estimate lie outside (`row_estimates.AttentionRows.beyond`)."""
 
     checkpoint: Checkpoint
     options: CalibrationOptions
+    collected: RowSamples | None
+    walked: Ranges | None
     ranges: Ranges
     rows: Rows
     beyond: Mapping[str, Interval]
@@ -183,6 +186,23 @@ class _Measured:
         ranges, options = self.ranges.of(test), self.options
         return largest(excesses(ranges, calibration, reaches=options.reaches))
 
+    def excess_of(self, fold: int, parts: tuple[Sequence[int], Sequence[int]]) -> Array:
+        """Returns the excesses of a fold's samples over what the others alone make: row estimates, too."""
+        train, test = parts
+        others = self._without(fold)
+        return others.excess(others.calibration(train), test)
+
+    def _without(self, fold: int) -> _Measured:
+        if self.collected is None or self.walked is None or not self.rows:
+            return self
+        others = self.collected.without(fold)
+        rows = others.fit(self.options.row_estimates)
+        ranges, beyond = (
+            self.collected.completed(self.walked, rows),
+            {name: others.beyond[name] for name in rows},
+        )
+        return replace(self, ranges=ranges, rows=rows, beyond=beyond)
+
 
 def _samples(
     checkpoint: Checkpoint,
@@ -209,7 +229,8 @@ def _measured(
     ranges where a packing takes nothing from scores or there are more samples than rows are kept of. Row
     samples of all samples come with their ranges."""
     passes = Passes(options.progress)
-    collected, rows, ranges, answers = _row_samples(checkpoint, samples, train, options, passes)
+    collected, rows, walked, answers = _row_samples(checkpoint, samples, train, options, passes)
+    ranges = _completed(collected, walked, rows)
     temperatures, rounds = untempered(checkpoint.config), dict[str, int]()
     if options.temper:
         log_mean = collected.log_mean(rows) if collected else None
@@ -220,10 +241,17 @@ def _measured(
             log_mean, checkpoint.config, options.rounds, rows, options.inside
         )
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        collected, rows, ranges, _ = _row_samples(model, samples, train, options, passes)
+        collected, rows, walked, _ = _row_samples(model, samples, train, options, passes)
+        ranges = _completed(collected, walked, rows)
     ranges = ranges or _walked(model, samples, rows, options, passes.following(last=True))
     beyond = {name: collected.beyond[name] for name in rows} if collected else {}
-    return _Measured(checkpoint, options, ranges, rows, beyond, temperatures, rounds, answers)
+    return _Measured(
+        checkpoint, options, collected, walked, ranges, rows, beyond, temperatures, rounds, answers
+    )
+
+
+def _completed(collected: RowSamples | None, walked: Ranges | None, rows: Rows) -> Ranges | None:
+    return collected.completed(walked, rows) if collected and walked else None
 
 
 def _walked(
@@ -253,7 +281,8 @@ def _row_samples(
     model: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions, passes: Passes
 ) -> tuple[RowSamples | None, Rows, Ranges | None, Answers]:
     """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples, and fits estimates to them; None
-    where nothing is taken from scores. The ranges are there where these are all samples."""
+    where nothing is taken from scores. Ranges, without what follows from rows, are there where these are all
+    samples."""
     if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
         return None, {}, None, {}
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
@@ -262,8 +291,7 @@ def _row_samples(
     collected, ranges, answers = row_samples(
         model, samples.at(chosen), len(chosen), options.processes, progress, densities
     )
-    rows = collected.fit(options.row_estimates)
-    return collected, rows, ranges and collected.completed(ranges, rows), answers
+    return collected, collected.fit(options.row_estimates), ranges, answers
 
 
 # Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a

@@ -1,8 +1,8 @@
 """How often texts leave the calibrated intervals, measured on texts that did not make them.
 
-Of many texts every fifth is held out. Of fewer, five times a fifth is tested against intervals of the other
-four fifths (row estimates and temperatures are those of all): the plan's own intervals come from all of them
-and are a little wider. A text is *outside* when any value that the circuit bounds leaves its interval at all;
+Of many texts every fifth is held out. Of fewer, five times a fifth is tested against intervals and row
+estimates of the other four fifths (temperatures are those of all): the plan's own come from all of them and
+are a little wider. A text is *outside* when any value that the circuit bounds leaves its interval at all;
 then its own answer may be off. It is *far* outside when a value lies beyond FAR times the interval's
 half-width, where a bootstrap of its ciphertext no longer holds and every other text in that ciphertext can be
 spoiled too (docs/threat-model/ciphertexts.md, "Common fate").

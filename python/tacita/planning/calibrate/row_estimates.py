@@ -33,6 +33,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.layouts.registry import LINEAR, NONE, Estimates
 from tacita.models.registry import attentions
 from tacita.planning.calibrate.calibration import nearest
+from tacita.planning.calibrate.excesses import FIFTHS
 from tacita.planning.calibrate.intervals import (
     TEMPERATURES,
     Estimate,
@@ -56,7 +57,6 @@ ROUNDS = 40  # of reweighting, of estimates with a quadratic part
 ROUNDS_LINEAR = 4
 PER_ROUND = 16  # rows per feature of a head for each of these
 FLOOR = 0.05  # weight of the rows that fit best, of the mean
-FIFTHS = 5  # of the samples, each tested on an estimate of the others
 ENDS = "log_sum_exp", "log_mixed", "log_mixed_mean"  # of a row, after its least and largest score
 PLENTY = 32  # rows per feature of a head from which one fifth tells as much as all, in a fifth of the time
 
@@ -153,6 +153,12 @@ class RowSamples:
             }
         )
 
+    def without(self, fold: int) -> RowSamples:
+        """Returns the rows of all samples but those of a fold, to fit estimates that have not seen it."""
+        others = RowSamples(self._model)
+        others.by_attention = {name: own.without(fold) for name, own in self.by_attention.items()}
+        return others
+
     @property
     def beyond(self) -> dict[str, Interval]:
         """How far other samples lie beyond those that fitted each attention, after `fit`."""
@@ -200,12 +206,14 @@ class AttentionRows:
         self.ends: list[Array] = []
         self.order: list[NDArray[np.int64]] = []
         self._queries: list[NDArray[np.float32]] = []  # of real tokens and of padding, by turns
-        self._sum, self._square = np.zeros((heads, size)), np.zeros((heads, size, size))
+        # of keys, by fold of the samples
+        self._sum, self._square = np.zeros((FIFTHS, heads, size)), np.zeros((FIFTHS, heads, size, size))
 
     def add(self, queries: Array, padding: Array, keys: Array) -> None:
+        fold = len(self._queries) // 2 % FIFTHS
         self._queries += [queries.astype(np.float32), padding.astype(np.float32)]
-        self._sum += keys.sum(axis=0)
-        self._square += np.moveaxis(keys, 0, 2) @ keys.swapaxes(0, 1)
+        self._sum[fold] += keys.sum(axis=0)
+        self._square[fold] += np.moveaxis(keys, 0, 2) @ keys.swapaxes(0, 1)
 
     def extend(self, more: AttentionRows) -> None:
         """Appends the rows of further samples."""
@@ -213,8 +221,22 @@ class AttentionRows:
         self.logs += more.logs
         self.scaled_logs += more.scaled_logs
         self.ends, self.order = self.ends + more.ends, self.order + more.order
+        first = len(self._queries) // 2 % FIFTHS
         self._queries += more._queries
-        self._sum, self._square = self._sum + more._sum, self._square + more._square
+        self._sum = self._sum + np.roll(more._sum, first, axis=0)
+        self._square = self._square + np.roll(more._square, first, axis=0)
+
+    def without(self, fold: int) -> AttentionRows:
+        """Returns what `fit` reads of all samples but those of the fold."""
+        others, kept = AttentionRows(self.attention), [i for i in range(len(self.logs)) if i % FIFTHS != fold]
+        others.alone, others.logs = self.alone, [self.logs[i] for i in kept]
+        others._queries = [self._queries[2 * i + part] for i in kept for part in (0, 1)]
+        seen = np.arange(FIFTHS) != fold
+        others._sum, others._square = (
+            self._sum * seen[:, None, None],
+            self._square * seen[:, None, None, None],
+        )
+        return others
 
     def ranges(self, estimate: RowEstimate | None) -> dict[str, Array]:
         """Returns (samples, 2) by name, as `Watch` records them after this estimate."""
@@ -231,9 +253,10 @@ class AttentionRows:
         low, high, *others = ends
         bounds = {"scores": (float(low.min()), float(high.max()))}
         bounds |= {name: (float(v.min()), float(v.max())) for name, v in zip(ENDS, others, strict=True)}
-        for factor, heads in zip(TEMPERATURES, means, strict=True):
-            for head, v in enumerate(heads):
-                bounds[f"log_mean.{factor}.{head}"] = float(v.min()), float(v.max())
+        both = zip(TEMPERATURES, means.min(axis=2).tolist(), means.max(axis=2).tolist(), strict=True)
+        for factor, lows, highs in both:
+            for head, interval in enumerate(zip(lows, highs, strict=True)):
+                bounds[f"log_mean.{factor}.{head}"] = interval
         return bounds
 
     @property
@@ -273,8 +296,8 @@ class AttentionRows:
 
     def _spread(self, rows: int) -> list[Array]:
         """Covariance of each head's keys."""
-        mean = self._sum / rows
-        return list(self._square / rows - np.einsum("hd,he->hde", mean, mean))
+        mean = self._sum.sum(axis=0) / rows
+        return list(self._square.sum(axis=0) / rows - np.einsum("hd,he->hde", mean, mean))
 
 
 Fit = tuple[tuple[float, ...], tuple[float, ...], float]  # b, v, c of one head

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +43,10 @@ from tacita.cli.report import security_of
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.calibrate import load_texts
+from tacita.planning.calibrate.calibration import Calibration
+from tacita.planning.calibrate.excesses import FAR, excesses
+from tacita.planning.calibrate.temper import tempered
+from tacita.planning.calibrate.walk import Samples, walk
 from tacita.planning.request import PlanRequest
 from tacita.plans import engine
 from tacita.plans.files import Workdir
@@ -61,10 +65,29 @@ Labelled = Annotated[
 ]
 
 
+Anyway = Annotated[
+    bool, option("--anyway", help="Encrypt an input too that can spoil the answers of its request.")
+]
+
+
+@dataclass(frozen=True)
+class Outside:
+    """An input, by its number from 1, that leaves the plan's intervals; half_widths: from the middle of that
+    of the stage where it is furthest out."""
+
+    input: int
+    stage: str
+    half_widths: float
+
+    def __str__(self) -> str:
+        return f"input {self.input} lies {self.half_widths:.2f} half-widths out at {self.stage}"
+
+
 @dataclass(frozen=True)
 class Task:
     """texts or samples to classify, with labels where they are known; calibration: what calibrates the plan,
-    as `tacita.plan` takes it; how it is planned."""
+    as `tacita.plan` takes it; how it is planned. anyway: whether it may be encrypted with an input that can
+    spoil a request."""
 
     model: Checkpoint
     calibration: dict[str, Any]
@@ -74,6 +97,7 @@ class Task:
     texts: Sequence[Text] = ()
     labels: Sequence[int] | None = None
     samples: Sequence[Sample] = ()
+    anyway: bool = False
 
     @property
     def inputs(self) -> int:
@@ -84,6 +108,19 @@ class Task:
         """Returns the requests, of at most `size` inputs."""
         starts = range(0, self.inputs, size)
         return [Group(self.texts[at : at + size], self.samples[at : at + size]) for at in starts]
+
+    def outside(self, plan: Plan, processes: int) -> list[Outside]:
+        """Returns the inputs that leave the plan's intervals in floats, the furthest first. Cost: a forward
+        pass an input."""
+        calibration = Calibration.from_dict(plan.circuit["calibration"])
+        model = tempered(self.model, calibration.temperatures)
+        each, count = Samples.of(model, self.tokens, self.texts, self.samples), self.inputs
+        rows = calibration.row_estimates
+        ranges = walk(model, each.at(range(count)), count, rows=rows, processes=processes)
+        stages, far = zip(*excesses(ranges, calibration).items(), strict=True)
+        worst = np.argmax(far, axis=0)
+        inputs = (Outside(i + 1, stages[at], float(far[at][i])) for i, at in enumerate(worst))
+        return sorted((o for o in inputs if o.half_widths > 1.0), key=lambda o: -o.half_widths)
 
     def logits(self, plan: Plan) -> NDArray[np.float64]:
         """Returns the float model's, (inputs, outputs)."""
@@ -107,6 +144,7 @@ def batch(
     memory: Memory = MEMORY_GB,
     work: Keep = None,
     json: Json = None,
+    anyway: Anyway = False,
     allow_insecure: Insecure = False,
 ) -> None:
     """Classify many texts at once; report time per input, accuracy, errors, counts, memory.
@@ -114,7 +152,7 @@ def batch(
     Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
     Without a file every second shipped sentence is measured, and the others alone calibrate. A shape answers
     random hidden states. Of a folder with a plan (`tacita plan --work`) that plan is measured, and a killed
-    run of one request goes on there.
+    run of one request goes on there. The float model says before whether an input can spoil its request.
     """
     if (layers is not None and shape is None) or (texts is not None and shape is not None):
         raise InputError("bench batch: --layers is of a --shape, which has no --texts", hint="one of the two")
@@ -128,7 +166,7 @@ def batch(
         calibrating = PlanRequest().calibrated_for(measured).texts if texts else load_texts()[::2]
         how: dict[str, Any] = {"labels": labels if texts else None, "texts": measured}
         task = Task(checkpoint, {"texts": calibrating}, tokens, scheme, preset, **how)
-    found = _measured(task, Machine(backend, threads, memory, allow_insecure, work))
+    found = _measured(replace(task, anyway=anyway), Machine(backend, threads, memory, allow_insecure, work))
     with reporting(json, found):
         _show(found)
 
@@ -144,6 +182,7 @@ def dashformer(
     memory: Memory = MEMORY_GB,
     work: Keep = None,
     json: Json = None,
+    anyway: Anyway = False,
     allow_insecure: Insecure = False,
 ) -> None:
     """Classify protein sequences with the DASHformer of iDASH 2024, converted from --data unless --model has
@@ -156,7 +195,7 @@ def dashformer(
     among, calibrating = split(examples)
     measured, labels = _repeated(among, inputs)
     by = {"texts": [text for text, _ in calibrating]}
-    task = Task(checkpoint, by, DASHFORMER_TOKENS, scheme, preset, measured, labels)
+    task = Task(checkpoint, by, DASHFORMER_TOKENS, scheme, preset, measured, labels, anyway=anyway)
     found = _measured(task, Machine(backend, threads, memory, allow_insecure, work))
     with reporting(json, found):
         _show(found)
@@ -189,7 +228,9 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
     ran.seconds["plan"] = time.monotonic() - began
     if machine.encrypts:
         engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
-    groups = task.groups(plan.batch)
+    groups, outside = task.groups(plan.batch), task.outside(plan, ran.threads)
+    if plan.batch > 1 and machine.encrypts and not task.anyway:
+        _refuse_far(outside)
     ask(plan, task.model, groups, machine, ran, seed=1)
     stages = sum((Counter(seconds) for seconds in ran.stages), Counter[str]())
     rows = stage_rows(plan, stages, len(groups), machine.memory)
@@ -207,18 +248,34 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
         "predicted_seconds": dict(plan.prediction.seconds),
         **operation_counts(plan),
         "calibration_texts": int(plan.circuit["calibration"]["samples"]),
-        **_cosines(ran, wanted := task.logits(plan)),
-        **quality(ran.logits, wanted, task.labels),
+        "outside": [vars(each) for each in outside],
+        **_compared(ran, task.logits(plan), task.labels),
     }
 
 
-def _cosines(ran: Ran, wanted: NDArray[np.float64]) -> dict[str, Any]:
-    """refused: how many answers failed their own check. cosine, cosine_median: of the others' outputs with
-    the float model's, the smallest and the middle one (None when there are none)."""
-    pairs = zip(ran.answers, ran.logits, wanted, strict=True)
-    found = [cosine(got, row) for answer, got, row in pairs if len(answer.logits)]
-    least, middle = (float(np.quantile(found, share)) if found else None for share in (0.0, 0.5))
-    return {"refused": len(wanted) - len(found), "cosine": least, "cosine_median": middle}
+def _refuse_far(outside: Sequence[Outside]) -> None:
+    """Raises InputError for inputs that can spoil the answers of the others in their request."""
+    if far := [str(each) for each in outside if each.half_widths > FAR]:
+        more = f", and {len(far) - 1} more" if far[1:] else ""
+        raise InputError(
+            f"bench batch: {far[0]}{more}; beyond {FAR:g} it can spoil every answer of its request",
+            hint="plan with more texts like these (tacita plan --texts, --work), or go on with --anyway",
+        )
+
+
+def _compared(ran: Ran, wanted: NDArray[np.float64], labels: Sequence[int] | None) -> dict[str, Any]:
+    """refused: how many answers failed their own check. Of the others `quality`, and cosine, cosine_median:
+    of their outputs with the float model's, the smallest and the middle one. None when there are none."""
+    kept = [i for i, answer in enumerate(ran.answers) if len(answer.logits)]
+    refused = {"refused": len(wanted) - len(kept)}
+    if not kept:
+        names = *quality(wanted, wanted), "cosine", "cosine_median"
+        return refused | dict.fromkeys(names)
+    logits, floats = ran.logits[kept], wanted[kept]
+    alike = [cosine(*pair) for pair in zip(logits, floats, strict=True)]
+    least, middle = (float(np.quantile(alike, share)) for share in (0.0, 0.5))
+    figures = quality(logits, floats, labels and [labels[i] for i in kept])
+    return refused | figures | {"cosine": least, "cosine_median": middle}
 
 
 def _of_folder(task: Task, machine: Machine) -> Plan | None:
@@ -269,9 +326,12 @@ def _show(found: dict[str, Any]) -> None:
     table.add_row("outside of stages", duration(found["outside_seconds"]))
     if found["refused"]:
         table.add_row("refused", f"{found['refused']}: they failed their own check")
+    if outside := found["outside"]:
+        table.add_row("outside the intervals", f"{len(outside)}: {Outside(**outside[0])}")
     if found["cosine"] is not None:
         table.add_row("cosine", f"{found['cosine']:.6f} at least, median {found['cosine_median']:.6f}")
-    table.add_row("errors: logit, softmax", f"{found['max_abs_error']:.5f}, {found['max_softmax_error']:.5f}")
+        errors = f"{found['max_abs_error']:.5f}, {found['max_softmax_error']:.5f}"
+        table.add_row("errors: logit, softmax", errors)
     for name in ("bootstraps", "rotations", "key_switches") if found["encrypted"] else ():
         table.add_row(f"{name.replace('_', ' ')} a request", str(found[name]))
     for name, count in found["bytes"].items():

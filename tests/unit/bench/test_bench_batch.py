@@ -15,10 +15,17 @@ import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 
 from bench.__main__ import main
-from bench.runs.harness import quality
+from bench.runs import batch
+from bench.runs.batch import _compared
+from bench.runs.harness import Ran, quality
 from bench.runs.stages import StageClock
+from tacita import api
+from tacita.checkpoint import load
+from tacita.client import Answer
 from tacita.evaluate import Server
+from tacita.planning.calibrate.excesses import FAR
 from tacita.progress import Progress
+from tacita.texts.answer import withhold_failed
 
 FIELDS = {
     "scheme", "tokens", "inputs", "wall_seconds", "seconds_per_input", "stages", "agreement", "accuracy",
@@ -98,6 +105,44 @@ def test_quality_compares_with_reference_and_labels() -> None:
     shift = 1 / (1 + np.exp(-0.1)) - 1 / (1 + np.exp(0.1))
     assert found["max_softmax_error"] == pytest.approx(shift, rel=1e-6)
     assert quality(logits, reference)["accuracy"] is None
+
+
+def test_refused_answers_are_counted_and_compared_with_nothing() -> None:
+    good, refused = (
+        Answer("L1", (0.0, 1.0), ()),
+        withhold_failed(Answer("L0", (9e15, 0.0), ("far",), trusted=False)),
+    )
+    wanted = np.array([[0.0, 1.1], [0.0, 1.0]])
+    found = _compared(Ran([good, refused]), wanted, [1, 1])
+    assert (found["refused"], found["agreement"], found["accuracy"]) == (1, 1.0, 1.0)
+    assert found["max_abs_error"] == pytest.approx(0.1) and found["cosine"] == pytest.approx(1.0)
+    none = _compared(Ran([refused, refused]), wanted, None)
+    assert set(none) == set(found) and none.pop("refused") == 2 and not any(none.values())
+
+
+def test_an_input_that_would_spoil_its_request_is_named_before_it_is_encrypted(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(folder := write_folder(make_random_checkpoint(layers=1), tmp_path / "model"))
+    options, report = ["--model", str(folder), "--texts", str(labelled), *TOY], tmp_path / "report.json"
+    options += ["--tokens", "16", "--json", str(report)]
+    asked = [line.split("\t")[0] for line in labelled.read_text().splitlines()[1:]]
+    found = {}
+    for name, texts in {"like them": asked, "unlike": ["a"]}.items():
+        plan = api.plan(model, tokens=16, preset=TOY[1], scheme="arion", inputs=4, texts=texts)
+        monkeypatch.setattr(batch, "_of_folder", lambda *_, plan=plan: plan)
+        status, out, err = bench("batch", *options, "--backend", "plain")
+        assert status == 0, err
+        found[name] = json.loads(report.read_text())["outside"]
+        assert ("outside the intervals" in out) == bool(found[name])
+    first = found["unlike"][0]
+    assert found["like them"] == [] and first["half_widths"] > FAR
+    monkeypatch.setattr(batch, "ask", lambda *_, **__: pytest.fail("encrypted"))
+    status, _, err = bench("batch", *options)
+    said = " ".join(err.split())
+    assert status == 2 and "--anyway" in said and asked[first["input"] - 1] not in said
+    where = f"input {first['input']} lies {first['half_widths']:.2f} half-widths out at {first['stage']}"
+    assert where in said
 
 
 def test_stage_clock_adds_up_several_runs() -> None:

@@ -33,7 +33,7 @@ LINES = {
     "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7498,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104, 113)
-    "planning": 4320,  # attentions that take rounds, folds that fit nothing (decisions 100, 121)
+    "planning": 4440,  # attentions that take rounds, tails of held out texts (decisions 100, 121)
     "plans": 3193,
     "schemes": 1581,
     "server": 8145,
@@ -71,7 +71,7 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
-BENCH = 10840  # lines of the laboratory (decisions 57, 58, 77, 89, 90, 92, 106, 108)
+BENCH = 10900  # lines of the laboratory (decisions 57, 58, 77, 89, 90, 92, 106, 108, 121)
 
 
 def test_the_laboratory_stays_small() -> None:

@@ -21,7 +21,7 @@ from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.excesses import FAR, FEW
 from tacita.plans import engine as door
 from tacita.plans.commitment import LinkSpeed
-from tacita.plans.error import FOLDS, NOT_ESTIMATED, Population
+from tacita.plans.error import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.plan import Plan
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
@@ -290,10 +290,9 @@ def _others(plan: Plan, population: Population) -> str:
     if population.method == NOT_ESTIMATED:
         return f"requests: {where}; how often is not known"
     rates = _rates(population.per_request, population.per_request_bound)
-    return (
-        f"requests of {plan.batch} texts: {where}; {population.far} texts did, which makes {rates} of full "
-        "requests"
-    )
+    tails = "with the tails of the others " if population.method == HELD_OUT else "which "
+    texts = f"{population.far} texts did, {tails}makes {rates} of full requests"
+    return f"requests of {plan.batch} texts: {where}; {texts}"
 
 
 def _rates(expected: float, bound: float) -> str:

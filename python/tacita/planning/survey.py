@@ -75,13 +75,15 @@ class Subject:
         scores."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
         rounds, inside = self.request.variants.rounds, self.inside(shape)
-        if (key := (estimates, rounds, inside, tuple(reaches), shape.step)) not in self._surveys:
+        together = min(self.request.inputs or 1, shape.texts)
+        if (key := (estimates, rounds, inside, tuple(reaches), shape.step, together)) not in self._surveys:
             self.phases.enter("calibrate", "batch" if estimates == QUADRATIC else "rows")
             options = CalibrationOptions(
                 row_estimates=estimates,
                 rounds=rounds,
                 inside=inside,
                 reaches=reaches,
+                texts=together,
                 progress=self.phases.part,
                 processes=self.processes,
             )

@@ -142,8 +142,8 @@ Rate = Annotated[float, Range(0.0, 1.0)]
 class Population:
     """method: "held out", "folds" or "not estimated". texts: tested. outside, far: how many of them left an
     interval, or left it far. per_text: share of texts outside; per_request: expected share of requests in
-    which some text may spoil the answers of others, and for one text a request the same as per_text. The
-    bounds hold with 95 % confidence (Clopper-Pearson; for folds about).
+    which some text may spoil others' answers (of one text: per_text), by the count or, of texts held out, by
+    tails that say more. The bounds are of counts, with 95 % confidence (Clopper-Pearson; for folds about).
     """
 
     method: Annotated[str, OneOf((HELD_OUT, FOLDS, NOT_ESTIMATED))]

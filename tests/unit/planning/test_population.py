@@ -32,7 +32,9 @@ from tacita.planning.calibrate.calibrate import Calibration, calibrate, survey
 from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import (
     FAR,
+    MOST_ROOM,
     Counts,
+    Tail,
     binomial_bound,
     excesses,
     folds,
@@ -42,11 +44,15 @@ from tacita.planning.calibrate.excesses import (
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import Sample, Samples, walk
 from tacita.planning.fitting import Accuracy, fit_circuit
+from tacita.planning.request import PlanRequest
+from tacita.planning.survey import Subject, phases_of
 from tacita.plans import error
 from tacita.plans.plan import parse
+from tacita.plans.scheme import first_shape
 from tacita.slots.plain import PlainBackend
 
 MODEL = make_random_checkpoint()
+SHAPE = first_shape("arion", 128, 16)
 
 
 def sentences(count: int, seed: int = 0, words: tuple[str, ...] = WORDS) -> list[str]:
@@ -69,7 +75,8 @@ def test_held_out_texts_take_no_part_in_the_intervals() -> None:
         texts[place] = text
     found = survey(MODEL, 16, texts)
     assert found.calibration == calibrate(MODEL, 16, [text for i, text in enumerate(texts) if i % 5 != 4])
-    assert found.counts == Counts("held out", 100, 100, found.counts.far), (
+    counts = found.counts
+    assert (counts.method, counts.texts, counts.outside) == ("held out", 100, 100), (
         "texts unlike the others are seen to be outside"
     )
 
@@ -125,6 +132,56 @@ def test_a_request_is_spoiled_when_one_of_its_texts_is_far_outside() -> None:
     assert batch.per_request == pytest.approx(1.0 - 0.999**128, rel=2.0**-6)
     assert batch.per_request < batch.per_request_bound < 1.0
     assert binomial_bound(5, 5) == 1.0
+
+
+def test_the_tail_tells_what_a_count_of_none_does_not() -> None:
+    drawn = np.random.default_rng(0).exponential(0.1, size=(50, 300))
+    shares = [Tail.of(values).beyond(1.0) for values in drawn]
+    assert math.exp(-10.0) / 2 < np.median(shares) < 2 * math.exp(-10.0)
+    tail = Tail.of(drawn[0])
+    assert tail.beyond(tail.at(1e-6)) == pytest.approx(1e-6) and tail.at(0.5) == tail.start
+    assert Tail.of(np.ones(60)).beyond(1.0 + 1e-9) == 0.0
+    none = Counts("held out", 300, 0, 0, tail=1e-4)
+    assert none.population(256).per_request == pytest.approx(1.0 - 0.9999**256, rel=2.0**-6)
+    assert none.population(1).per_request == 0.0, "a text alone spoils no other"
+
+
+def test_batches_have_room_for_the_tails_of_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.planning.calibrate.excesses.MANY", 60)
+    model = peaked(hidden=32, heads=2, ff=32, layers=2)
+    texts = [tiny.inputs(model, TOKENS, TOKENS - seed % 5, seed=seed) for seed in range(360)]
+    options = Options(row_estimates=QUADRATIC)
+    alone, together = (
+        survey(model, TOKENS, hidden_states=texts[:60], options=replace(options, texts=count))
+        for count in (1, 64)
+    )
+    betas, rows = alone.calibration.temperatures, alone.calibration.row_estimates
+    assert (betas, rows) == (together.calibration.temperatures, together.calibration.row_estimates)
+    others = walk(tempered(model, betas), texts[60:], 300, rows=rows)
+    far = [int((largest(excesses(others, each.calibration)) > FAR).sum()) for each in (alone, together)]
+    assert far[0] > 10 > 3 * far[1], "fewer texts that made no interval spoil others"
+    assert 0.0 < together.counts.tail < 0.5 * alone.counts.tail
+    for name in ("layer0.attention", "layer1.attention"):
+        before, after = (np.log(each.calibration.attention(name).means[0]) for each in (alone, together))
+        assert -0.02 < np.ptp(after) - np.ptp(before) < MOST_ROOM + 0.02
+
+
+def test_a_plan_for_several_texts_has_the_intervals_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.planning.calibrate.excesses.MANY", 60)
+    found = {}
+    monkeypatch.setattr("tacita.planning.calibrate.excesses.SPOILED", 1e-9)
+    for count in (None, 4):
+        request = PlanRequest(tokens=16, inputs=count, scheme="arion", texts=sentences(60))
+        subject = Subject(MODEL, request, phases_of(lambda _: None, ["arion"]))
+        options = Options(
+            row_estimates=QUADRATIC,
+            texts=count or 1,
+            rounds=request.variants.rounds,
+            inside=subject.inside(SHAPE),
+        )
+        found[count] = subject.survey(SHAPE)
+        assert found[count] == survey(MODEL, 16, sentences(60), options=options)
+    assert found[4].calibration != found[None].calibration
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])

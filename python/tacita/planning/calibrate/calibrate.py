@@ -19,6 +19,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,16 @@ from tacita.packings.lowering import inputs_of_sums
 from tacita.packings.specs import approximated
 from tacita.planning.calibrate.calibration import Calibration as Calibration
 from tacita.planning.calibrate.calibration import round_outward, up
-from tacita.planning.calibrate.excesses import Counts, counted, excesses, folds, held_out, largest
+from tacita.planning.calibrate.excesses import (
+    Counts,
+    counted,
+    distances,
+    excesses,
+    folds,
+    held_out,
+    largest,
+    room_for,
+)
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
 from tacita.planning.calibrate.row_estimates import Rows, RowSamples, predictable
 from tacita.planning.calibrate.temper import choose_temperatures, enough_rounds, tempered, untempered
@@ -66,6 +76,7 @@ class CalibrationOptions:
     need not. rounds: of softmax (`approx.softmax`), the fewest and the most; more come before any tempering.
     inside: attentions whose exponentials stay inside a stage (`layouts.registry.Rules`).
     reaches: by node, where its function is right whatever calibration says; a text is not outside there.
+    texts: of a request, each of which can spoil the others' answers (`excesses.room_for`).
 
     progress: called with (done, total) of all passes. processes: see `planning.calibrate.walk`; the result is
     the same for any number.
@@ -77,6 +88,7 @@ class CalibrationOptions:
     rounds: tuple[int, int] = (0, 0)
     inside: frozenset[str] = frozenset()
     reaches: Mapping[str, Interval] = field(default_factory=dict)
+    texts: int = 1
     progress: Callable[[float, float], None] = lambda done, total: None
     processes: int = 1
 
@@ -128,15 +140,17 @@ def survey(
     """Calibrates as `calibrate` does, and counts the texts outside the intervals, held out or by folds
     (`planning.calibrate.excesses`)."""
     samples = _samples(checkpoint, tokens, texts, hidden_states, options.margin)
-    held = held_out(len(samples))
-    train = [i for i in range(len(samples)) if i not in set(held)]
+    count = len(samples)
+    held = held_out(count)
+    train = [i for i in range(count) if i not in set(held)]
     measured = _measured(checkpoint, samples, train, options)
-    calibration = measured.calibration(train)
-    if held:
-        return Survey(calibration, counted(HELD_OUT, [measured.excess(calibration, held)]), {})
-    tested = [measured.excess_of(*fold) for fold in enumerate(folds(len(samples)))]
-    counts = counted(FOLDS if tested else NOT_ESTIMATED, tested)
-    return Survey(calibration, counts, measured.answers)
+    if not held:
+        excess = [test.excess for test in measured.folds(count)]
+        counts = counted(FOLDS if excess else NOT_ESTIMATED, excess)
+        return Survey(measured.calibration(train), counts, measured.answers)
+    test = _Test(measured, train, held)
+    test = replace(test, measured=measured.with_room(room_for(test.distances, options.texts)))
+    return Survey(test.calibration, counted(HELD_OUT, [test.excess], test.distances), {})
 
 
 def texts_for(checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -181,27 +195,53 @@ class _Measured:
             rounds=enough_rounds(self.rounds, calibrated, self.options.rounds[1], self.options.inside),
         )
 
-    def excess(self, calibration: Calibration, test: Sequence[int]) -> Array:
-        """Returns the largest excess of each of the `test` samples over the intervals."""
-        ranges, options = self.ranges.of(test), self.options
-        return largest(excesses(ranges, calibration, reaches=options.reaches))
+    def with_room(self, room: Mapping[str, float]) -> _Measured:
+        """Returns the same with more room above the row means of these attentions, in nats."""
+        beyond = dict(self.beyond)
+        for name, nats in room.items():
+            below, above = beyond.get(name, (0.0, 0.0))
+            beyond[name] = below, above + nats
+        return replace(self, beyond=beyond)
 
-    def excess_of(self, fold: int, parts: tuple[Sequence[int], Sequence[int]]) -> Array:
-        """Returns the excesses of a fold's samples over what the others alone make: row estimates, too."""
-        train, test = parts
-        others = self._without(fold)
-        return others.excess(others.calibration(train), test)
+    def folds(self, count: int) -> list[_Test]:
+        """Returns the tests of each fold on what the others alone make: row estimates, too."""
+        return [_Test(self._without(fold), *parts) for fold, parts in enumerate(folds(count))]
 
     def _without(self, fold: int) -> _Measured:
         if self.collected is None or self.walked is None or not self.rows:
             return self
         others = self.collected.without(fold)
         rows = others.fit(self.options.row_estimates)
-        ranges, beyond = (
-            self.collected.completed(self.walked, rows),
-            {name: others.beyond[name] for name in rows},
-        )
-        return replace(self, ranges=ranges, rows=rows, beyond=beyond)
+        beyond = {name: others.beyond[name] for name in rows}
+        return replace(self, ranges=self.collected.completed(self.walked, rows), rows=rows, beyond=beyond)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """Samples `held` that are compared with the intervals of the samples `train`."""
+
+    measured: _Measured
+    train: Sequence[int]
+    held: Sequence[int]
+
+    @cached_property
+    def excess(self) -> Array:
+        """Returns the largest excess of each sample over the intervals."""
+        return largest(self._compare(excesses))
+
+    @cached_property
+    def distances(self) -> dict[str, Array]:
+        """Returns by stage how far each sample is from being far outside."""
+        return self._compare(distances)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Returns the intervals that they are compared with."""
+        return self.measured.calibration(self.train)
+
+    def _compare(self, by_stage: Callable[..., dict[str, Array]]) -> dict[str, Array]:
+        ranges, reaches = self.measured.ranges.of(self.held), self.measured.options.reaches
+        return by_stage(ranges, self.calibration, reaches=reaches)
 
 
 def _samples(

@@ -6,6 +6,11 @@ are a little wider. A text is *outside* when any value that the circuit bounds l
 then its own answer may be off. It is *far* outside when a value lies beyond FAR times the interval's
 half-width, where a bootstrap of its ciphertext no longer holds and every other text in that ciphertext can be
 spoiled too (docs/threat-model/ciphertexts.md, "Common fate").
+
+A batch needs texts far outside to be rarer than the texts at hand can show by a count. So the tails of those
+held out are extended, as `plans.error` does, and softmax gets room where they reach too far. Tails of folds
+say too much: 193 sentences fit other row estimates than four fifths of them do, and by the tails three of
+four requests would be spoiled, where none of 872 other texts is far outside (docs/decisions/0121).
 """
 
 from __future__ import annotations
@@ -35,29 +40,36 @@ FIFTHS = 5
 MANY = 500  # texts from which a fifth is held out
 FEW = 50  # texts below which nothing is estimated
 FAR = 1.2  # times an interval's half-width from its middle
+TAIL, MOST_IN_TAIL = 5, 20  # one of so many texts is in the tail, and no more than these
+SPOILED = 0.02  # share of requests that softmaxes may spoil, by their tails
+MOST_ROOM = 3.0  # nats of room, which are the levels of a step of 1/x
 CONFIDENCE = 0.95
 NO_REACHES: Mapping[str, Interval] = MappingProxyType({})
 
 # what circuits rely on of a node's calibration: the fields have the names of the reference's records
 # (`blocks.floats`)
 INTERVALS = {ATTENTION: ("scores",), NORM: ("variance",), FUNCTION: ("argument",)}
+SOFTMAX = ".means"  # last part of the stages that `room_for` gives room to
 BOUNDS = {ATTENTION: ("input", "context"), NORM: ("centred", "result"), FUNCTION: ()}
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted, whatever the number of texts in a request."""
+    """What was counted, whatever the number of texts in a request. tail: share of texts far outside by the
+    tails of all stages, which says more than the count of few; 0 where none was fitted."""
 
     method: str
     texts: int = 0
     outside: int = 0
     far: int = 0
+    tail: float = 0.0
 
     def population(self, batch: int) -> Population:
         """Returns the counts, and the rates for requests of `batch` texts."""
         own, own_bound = _rate(self.outside, self.texts)
         others, others_bound = (own, own_bound) if batch == 1 else _rate(self.far, self.texts)
-        rates = own, own_bound, _any(others, batch), _any(others_bound, batch)
+        others = others if batch == 1 else max(others, self.tail)
+        rates = own, own_bound, _any(others, batch), _any(max(others, others_bound), batch)
         return Population(self.method, self.texts, self.outside, self.far, *(up(rate) for rate in rates))
 
 
@@ -72,10 +84,54 @@ def folds(count: int) -> Iterator[tuple[list[int], list[int]]]:
         yield [i for i in range(count) if i % FIFTHS != fold], list(range(fold, count, FIFTHS))
 
 
-def counted(method: str, excesses: Sequence[Array]) -> Counts:
-    """Counts the texts outside and far outside. excesses: the largest of each tested text."""
+def counted(
+    method: str, excesses: Sequence[Array], distances: Mapping[str, Array] = MappingProxyType({})
+) -> Counts:
+    """Counts the texts outside and far outside. excesses: the largest of each tested text. distances: of all
+    of them, by stage, where their tails are to be told."""
     largest = np.concatenate(excesses) if excesses else np.zeros(0)
-    return Counts(method, len(largest), int((largest > 1.0).sum()), int((largest > FAR).sum()))
+    tail = min(1.0, sum(Tail.of(each).beyond(0.0) for each in distances.values()))
+    return Counts(method, len(largest), int((largest > 1.0).sum()), int((largest > FAR).sum()), tail)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The tail of a value over texts: `share` of them lie above `start`, taken to be exponential with this
+    mean, as in `plans.error`."""
+
+    share: float
+    start: float
+    mean: float
+
+    @staticmethod
+    def of(values: Array) -> Tail:
+        """Fits the largest values, of at least TAIL."""
+        ordered, count = np.sort(values), min(len(values) // TAIL, MOST_IN_TAIL)
+        start = float(ordered[-count - 1])
+        return Tail(count / len(values), start, float((ordered[-count:] - start).mean()))
+
+    def beyond(self, value: float) -> float:
+        """Returns the share of texts above a value, at most that of the tail."""
+        if value <= self.start:
+            return self.share
+        return self.share * math.exp((self.start - value) / self.mean) if self.mean else 0.0
+
+    def at(self, share: float) -> float:
+        """Returns the value above which a share of texts is, no less than the tail's start."""
+        return self.start + self.mean * math.log(max(self.share / share, 1.0))
+
+
+def room_for(tested: Mapping[str, Array], texts: int) -> dict[str, float]:
+    """Returns by how many nats the row means of each attention must be allowed to be larger so that softmaxes
+    spoil at most SPOILED of the requests of so many texts, and MOST_ROOM at most.
+
+    tested: `distances` of texts that made no interval. One text that is answered alone spoils no other.
+    """
+    softmaxes = {stage.rpartition(".")[0]: each for stage, each in tested.items() if stage.endswith(SOFTMAX)}
+    if texts == 1 or not softmaxes:
+        return {}
+    share = SPOILED / (texts * len(softmaxes))
+    return {name: min(max(Tail.of(each).at(share), 0.0), MOST_ROOM) for name, each in softmaxes.items()}
 
 
 def excesses(
@@ -91,6 +147,31 @@ def excesses(
         for name, node in calibration.nodes.items():
             by_stage |= _node_excesses(ranges, name, node, calibration.rounds.get(name, 0), reaches)
         return {**by_stage, "answer": _above(ranges.each("answer"), calibration.answer)}
+
+
+def distances(
+    ranges: Ranges, calibration: Calibration, reaches: Mapping[str, Interval] = NO_REACHES
+) -> dict[str, Array]:
+    """Distance of each sample's values from where they are far outside, by stage: above 0 is far. (samples,)
+    each. Of softmax in nats of the scores, of others in half-widths."""
+    by_stage = excesses(ranges, calibration, reaches=reaches)
+    result = {name: each - FAR for name, each in by_stage.items() if not name.endswith((SOFTMAX, ".mixed"))}
+    for name, node in calibration.nodes.items():
+        if isinstance(node, AttentionCalibration):
+            result[f"{name}{SOFTMAX}"] = _nats(ranges, name, node, calibration.rounds.get(name, 0))
+    return result
+
+
+def _nats(ranges: Ranges, name: str, node: AttentionCalibration, k: int) -> Array:
+    """How far above what spoils others the row means are, and what is mixed with the values: in nats of the
+    scores. Below its interval 1/x only saturates."""
+    low, high = node.means[k]
+    limit = math.log(0.5 * (low + high) + 0.5 * FAR * (high - low))
+    above = 2**k * (ranges.each_log_mean(name, 0.5**k)[:, 1] - limit) - node.shift
+    if k:
+        return np.asarray(above)
+    mixed = ranges.each(f"{name}.log_mixed_mean")[:, 1] - node.shift - math.log(FAR * node.mixed_mean)
+    return np.asarray(np.maximum(above, mixed))
 
 
 def largest(by_stage: Mapping[str, Array]) -> Array:

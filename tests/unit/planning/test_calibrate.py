@@ -20,7 +20,7 @@ from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.calibrate import calibrate, load_texts, survey
 from tacita.planning.calibrate.calibration import AttentionCalibration, Calibration, round_outward, up
 from tacita.planning.calibrate.excesses import BOUNDS, INTERVALS, excesses
-from tacita.planning.calibrate.temper import LIMIT, choose_temperatures, tempered
+from tacita.planning.calibrate.temper import LIMIT, choose_temperatures, enough_rounds, tempered
 from tacita.planning.calibrate.walk import walk
 
 TEXTS = ("a fine film", "dull , dull , very dull .", "good", "never boring the plot is good")
@@ -81,6 +81,9 @@ def test_means_are_of_the_real_keys_and_do_not_grow_with_length(checkpoint):
     assert layer.mixed == pytest.approx(5.0 * layer.mixed_mean, rel=2.0**-6)
 
 
+PLAIN = AttentionCalibration(1.0, (-1.0, 0.0), 0.0, (0.5, 1.0), 1.0, (), 1.0, 1.0)
+
+
 def peaked_model():
     """The second head of the second layer looks at nearly one token."""
     model = make_random_checkpoint()
@@ -105,6 +108,20 @@ def test_an_attention_that_refreshes_row_sums_alone_takes_a_round_from_seven_nat
         assert chosen == dict(zip(names, (1, 0), strict=True))
         assert {beta for each in betas.values() for beta in each} == {1.0}
         assert set(rounds(6.5, 3, estimated)[1].values()) == set(rounds(8.0, 0, estimated)[1].values()) == {0}
+
+
+def test_rounds_inside_a_stage_are_enough_when_noise_leaves_the_row_means():
+    """MiniLM's first layer, on whole sentences: with a round its least mean is e^-19.4, and the circuit
+    overflowed by noise alone."""
+
+    def rounds(fewest, *least):
+        means = tuple((math.exp(nats), 1.0) for nats in least)
+        nodes = {"a": replace(PLAIN, means=means)}
+        return enough_rounds({"a": fewest}, nodes, 3, {"a"}).get("a", 0)
+
+    assert rounds(1, -39.0, -19.4, -9.7, -5.0) == 2
+    assert rounds(1, -32.0, -16.0, -8.0, -4.0) == 1
+    assert rounds(0, -19.4, -9.7, -5.0, -3.0) == 0, "without a round nothing is divided twice"
 
 
 def test_rounds_of_softmax_come_before_tempering():

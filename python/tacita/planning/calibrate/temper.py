@@ -41,6 +41,8 @@ Exceeding = tuple[int, float]
 LIMIT_ESTIMATED = 12.4
 FAINTEST = math.exp(-12.5)  # row mean of what is bootstrapped: 11 times the noise of that
 FAINTEST_AT_ONCE = math.exp(-22.0)  # of exponentials that are not, as far as their polynomial reaches
+# of these in rounds, each of which divides by what noise leaves: MiniLM's first layer overflows at -19.4
+FAINTEST_INSIDE = math.exp(-17.0)
 
 
 # (attention, factor of its scores, head or None for all) -> log means: `Ranges.log_mean`, or of estimates
@@ -99,7 +101,8 @@ def enough_rounds(
     they are not, nor `inside`. nodes: as calibrated."""
 
     def enough(name: str, count: int) -> bool:
-        least = FAINTEST_AT_ONCE if not count or name in inside else FAINTEST
+        at_once = FAINTEST_INSIDE if count else FAINTEST_AT_ONCE
+        least = at_once if not count or name in inside else FAINTEST
         return bool(nodes[name].means[count][0] >= least)
 
     chosen = {

@@ -15,7 +15,7 @@ from bench.runs import adversarial, arion, batch, dashformer, families, margins,
 from bench.runs.service import command as service
 from bench.runs.two_party import command as two_party
 from bench.runs.two_party import load
-from bench.tables import estimates, figures, papers, parts
+from bench.tables import estimates, figures, papers, part_estimates
 from bench.tables import families as families_page
 from bench.tables import two_party as two_party_figures
 
@@ -43,7 +43,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "noise-margins": margins.noise_margins,
     "one": one.one,
     "paper": papers.paper,
-    "part-estimates": parts.part_estimates,
+    "part-estimates": part_estimates.part_estimates,
     "photo-crops": pictures.photo_crops,
     "prompts": nanoguard_reference.write_prompts,
     "reproduce": reproduce.reproduce,

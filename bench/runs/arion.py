@@ -8,6 +8,7 @@ never from itself; the report says how far it lies in them (`largest_excess`, be
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from bench import options
 from bench.options import PRESET_DEFAULT, Preset, Tokens, emit
-from bench.runs.harness import Group, Machine, Ran, ask, figures, quality, unrounded
+from bench.runs.harness import Group, LayerErrors, Machine, Ran, ask, figures, quality, unrounded
 from bench.runs.stages import stage_rows
 from tacita.checkpoint import Checkpoint, from_tensors, pad_hidden
 from tacita.checkpoint.reference import reference
@@ -140,16 +141,26 @@ def arion(
     plan = choose_plan(model, request).plan
     assert isinstance(plan, Plan)  # by its scheme
     machine = Machine("sim" if plan_only else "ckks", allow_insecure=preset != PRESET_DEFAULT)
-    ran, group = Ran(), Group(samples=[(hidden, mask)])
-    ask(unrounded(plan), model, [group], machine, ran)
+    ran, group, layers = Ran(), Group(samples=[(hidden, mask)]), LayerErrors(plan, model)
+    ask(unrounded(plan), model, [group], machine, ran, layers=layers)
     report = {
         **figures(plan, machine, ran, stage_rows(plan, ran.stages[-1], 1, machine.memory), len(group)),
         **quality(ran.logits, reference(model, hidden, mask).logits[None]),
+        "layer_errors": layers.worst,
+        "degrees": dict(degrees(plan.circuit["specs"]["nodes"])),
         "logits": ran.logits[0].tolist(),
         "largest_excess": _excess(plan, model, hidden, mask),
         "error_to_arions_reference": float(np.max(np.abs(ran.logits - example.logits))),
     }
     emit(report, json)
+
+
+def degrees(nodes: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Degrees of norms' and activations' functions that are one polynomial, without Newton's steps."""
+    for node, parts in nodes.items():
+        for spec in (parts[name] for name in ("rsqrt", "function") if name in parts):
+            if power := {"chebyshev": 1, "even": 2}.get(spec["kind"]):
+                yield f"{node}, {spec['function']}", power * (len(spec["coefficients"]) - 1)
 
 
 def _excess(plan: Plan, model: Checkpoint, hidden: Array, mask: Array) -> float:

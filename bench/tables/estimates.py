@@ -1,5 +1,9 @@
-"""What a plan predicts of a batch that nobody runs here, stage by stage, beside MOAI's and ARION's measured
-seconds (ARION, Table VII). Weights are random, of calibrated scale, and nothing is encrypted."""
+"""What a plan predicts of a batch that nobody runs here, or of one text, stage by stage, beside MOAI's and
+ARION's measured seconds (ARION, Table VII). Weights are random, of calibrated scale, and nothing is
+encrypted.
+
+Layers in the middle of a model are alike, so that a few of them say what all take: `of_all_layers` is the one
+before the last, times the layers of the shape."""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ def batch_estimates(
     shape: Annotated[str, option("--shape", metavar=f"[{'|'.join(SHAPES)}]")] = "bert-base",
     layers: Layers = None,
     tokens: Annotated[int, option("--tokens", help="Of a text.")] = 128,
-    scheme: Annotated[str, option("--scheme", help="arion or moai.")] = "arion",
+    scheme: Annotated[str, option("--scheme", help="arion, moai, or thor: of one text.")] = "arion",
     json: Json = None,
 ) -> None:
     """Predict the seconds per input of every stage of a batch, by kind of work beside ARION's Table VII."""
@@ -39,7 +43,8 @@ def batch_estimates(
     plan = choose_plan(model, request).plan
     assert isinstance(plan, Plan)  # by its scheme
     beside = {name: papers.sums("arion", "Table VII,", name) for name in COLUMNS.get(shape, ())}
-    emit(describe_plan(plan, prices, beside), json)
+    middle = middle_layer(plan, prices, model.config.layers - 2, SHAPES[shape][0])
+    emit({**describe_plan(plan, prices, beside), "of_all_layers": middle}, json)
 
 
 def describe_plan(plan: Plan, prices: Prices, beside: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
@@ -68,6 +73,21 @@ def describe_plan(plan: Plan, prices: Prices, beside: Mapping[str, Mapping[str, 
         },
         "stages": stages,
     }
+
+
+def middle_layer(plan: Plan, prices: Prices, layer: int, times: int) -> dict[str, object]:
+    """Seconds per input of each stage of this layer, and of the bootstraps before it, times so many layers;
+    how many bootstraps a request has there. Empty of a layer that is not there."""
+    prefix, found = f"layer{layer}.", dict[str, object]()
+    for stage, seconds in zip(plan.stages, plan.prediction.stage_seconds, strict=True):
+        if stage.name.startswith(prefix):
+            refresh = prices.bootstrap_seconds(stage.kinds) if stage.kinds else 0.0
+            found[stage.name.removeprefix(prefix)] = {
+                "seconds_per_input": times * (seconds - refresh) / plan.batch,
+                "seconds_of_bootstraps_per_input": times * refresh / plan.batch,
+                "bootstraps": times * len(stage.kinds),
+            }
+    return found
 
 
 def _kind(stage: str) -> str:

@@ -1,5 +1,5 @@
-"""`python -m bench part-estimates`: products, softmaxes and norms that papers time alone: operations as `sim`
-counts them, seconds by the shipped price table.
+"""Products, softmaxes and norms that papers time alone: operations as `sim` counts them, seconds by a price
+table (`python -m bench part-estimates`).
 
 Nothing is encrypted and no time is taken. Seconds are of all threads of the table's machine and, of columns,
 of a ciphertext's texts together. Scores are random: of an interval [a, b] a row has its largest between b / 2
@@ -18,16 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.options import PRESET_DEFAULT, emit_rows, shipped_prices
 from bench.runs.stages import RELINEARISATIONS, ROTATIONS
 from tacita.approx import exp, inverse, rsqrt, softmax
 from tacita.approx.fit import FitError, Interval
-from tacita.approx.spec import free_depth
-from tacita.cli.console import write_report
-from tacita.cli.options import Json
 from tacita.errors import LevelError
 from tacita.layouts.columns import BatchShape, Columns
-from tacita.layouts.multidiagonal import Features
+from tacita.layouts.multidiagonal import Features, MultiDiagonal
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import MASK
 from tacita.packings import executor
@@ -39,45 +35,27 @@ from tacita.packings.multidiagonal.linear import Affine
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.operations import RowSums, exponentials, rounds
 from tacita.packings.specs import AttentionSpecs
-from tacita.packings.weights import AttentionPlan
+from tacita.packings.weights import AttentionPlan, Positional
 from tacita.planning.fitting import REFRESHED, Accuracy
 from tacita.planning.place.placement import place
 from tacita.planning.place.simulate import StageSimulator
-from tacita.plans.engine import describe
 from tacita.plans.prices.cost import Counts, Prices
 from tacita.slots.base import Backend, Ct
 from tacita.slots.sim import SimBackend
 from tacita.texts.answer import softmax as exact
 
-THOR = -44.19, 50.25  # the scores of its Table 5
 BERT = -8.8, 8.5  # those of the first layer of BERT-base, and its variances (`bench.models.shapes`)
 VARIANCES = 0.66, 6.6
-LEVELS, LENGTHS = (16, 12, 8, 4), (32, 64, 128, 256)
-PROJECTIONS = ("matmul", "matmul_input")
+LEVELS = 16, 12, 8, 4
+PROJECTIONS = "matmul", "matmul_input"
 PARTS = {  # of attention, and its stages
-    "Q K^T": ("scores",),
+    "Q K^T": ("sides", "scores"),
     "softmax": ("softmax",),
-    "P V": ("context",),
-    "Q K^T V": ("scores", "context"),
+    "P V": ("values", "context"),
+    "Q K^T V": ("sides", "scores", "values", "context"),
 }
 Cts = tuple[Ct, ...]
 Row = dict[str, Any]
-
-
-def part_estimates(json: Json = None) -> None:
-    """Count the operations of parts that papers time alone, and estimate their seconds."""
-    prices, ring = shipped_prices(), describe(PRESET_DEFAULT)
-    layout = Features.hidden(ring.slots, 128, 12, 64)
-    rows: Any = []
-    for row in (
-        *by_level(layout, ring.max_level, prices),
-        softmax_of_rows(ring.slots, 128, THOR, ring.max_level, prices),
-        *(row for n in LENGTHS for row in attention_in_columns(BatchShape(ring.slots, n), 64, prices)),
-        norm_in_columns(BatchShape(ring.slots, 128), 768, prices),
-    ):
-        rows.append(row)
-        emit_rows([row])
-    write_report(json, rows)
 
 
 def by_level(layout: Features, top: int, prices: Prices, levels: Sequence[int] = LEVELS) -> Iterator[Row]:
@@ -101,6 +79,34 @@ def by_level(layout: Features, top: int, prices: Prices, levels: Sequence[int] =
         for level in (each for each in levels if each >= used):
             below = {(op, at - top + level, stage): n for (op, at, stage), n in be.counts.items()}
             yield {"part": name, "level": level, "levels_used": used, **priced(below, prices)}
+
+
+def of_heads(layout: Features, top: int, prices: Prices) -> Iterator[Row]:
+    """Q, K and V of a layer on diagonals, as its stages make them, its scores, and a product of two encrypted
+    matrices of as many rows as a text has tokens for 1 to 16 heads, of which a ciphertext holds one (THOR,
+    Table 3)."""
+    rng, size, tokens = np.random.default_rng(0), layout.size, layout.shape.columns
+    maps = {"Q and K": 2, "V": 1}
+    for name, times in maps.items():
+        weight = rng.uniform(-1.0, 1.0, (times * size, size))
+        affine = Affine(weight, np.zeros(times * size), layout, layout.stacked(times))
+        found = _counted(affine.apply, (layout.shape,), top, prices)
+        yield {"part": f"{name} of {size} x {tokens}", **found}
+    sides = layout.shape.with_rows(tokens), layout.shape
+    yield {"part": f"scores of {size} x {tokens}", **_counted(Product(*sides).apply, sides, top, prices)}
+    for heads in (1, 2, 4, 8, 16):
+        one = Features.hidden(tokens * tokens, tokens, heads, tokens).shape
+        found = _counted(Product(one, one).apply, (one, one), top, prices)
+        yield {"part": f"{heads} products of {tokens} x {tokens} in {tokens * tokens} slots", **found}
+
+
+def _counted(run: Callable[..., Cts], operands: Sequence[MultiDiagonal], top: int, prices: Prices) -> Row:
+    be = SimBackend(operands[0].slots, top)
+    run(be, *(tuple(be.input() for _ in range(shape.count)) for shape in operands))
+    found = priced(be.counts, prices)
+    plain = sum(n for (op, _, _), n in be.counts.items() if op in ("mul_plain", "mul_lifted"))
+    key_switches = found["rotations"] + found["relinearisations"]
+    return {"key_switches": key_switches, "products_with_plaintexts": plain, **found}
 
 
 def priced(counts: Counts, prices: Prices) -> Row:
@@ -212,15 +218,10 @@ def softmax_specs(values: Any, scores: Interval, count: int) -> AttentionSpecs:
 def attention_in_columns(shape: BatchShape, size: int, prices: Prices) -> Iterator[Row]:
     """Scores, softmax and context of a head in columns, with MOAI's split of diagonals and with ARION's, at
     the lowest levels that they fit; products with weights are left out."""
-    specs, eye = softmax_specs(sampled(BERT, 256, shape.tokens), BERT, 0), (np.eye(size), np.zeros(size))
-    output = OutputSpec(1.0, Encoding(1.0), centred=True)
-    plan = AttentionPlan(1, (eye, eye, eye, eye), specs, Encoding(1.0), output)
-    columns, double = Columns.by_heads(shape, 1, size), Split.double(shape.tokens)
-    for name, split in (("single", Split.single(shape.tokens)), ("double", double)):
-        attention = BatchAttention.build(plan, columns, split, double)
-        be = next(filter(None, (_walked(attention, shape.slots, top) for top in range(2, 64))))
+    for name, split in (("single", Split.single(shape.tokens)), ("double", Split.double(shape.tokens))):
+        counts = head_in_columns(shape, size, split)
         for part, stages in PARTS.items():
-            counted = {key: n for key, n in be.counts.items() if key[2] in stages}
+            counted = {key: n for key, n in counts.items() if key[2] in stages}
             found = priced({key: n for key, n in counted.items() if key[0] not in PROJECTIONS}, prices)
             yield {
                 "part": f"{part}, {shape.tokens} tokens of {size} in columns, {name}",
@@ -230,31 +231,66 @@ def attention_in_columns(shape: BatchShape, size: int, prices: Prices) -> Iterat
             }
 
 
-def _walked(attention: BatchAttention, slots: int, top: int) -> SimBackend | None:
-    be, inputs = SimBackend(slots, top), attention.columns.count
-    x, mask = [be.input() for _ in range(inputs)], be.input()
-    with suppress(LevelError):
-        with be.stage("scores"):
-            scores = attention.scores(be, attention.query_keys(be, x, 0), 0)
-        with be.stage("softmax"):
-            exps = attention.exponentials(be, scores)
-        with be.stage("context"):
-            (values, *_) = attention.values(be, x, exps)
-            *context, means = attention.mix(be, values, mask, attention.aligned(be, exps))
-        with be.stage("softmax"):
-            root = apply_unit(be, means, attention.plan.specs.inverse)
-            attention.divided(be, tuple(context), [root])
-        return be
-    return None
+def head_in_columns(
+    shape: BatchShape, size: int, split: Split, positional: Positional = Positional()
+) -> Counts:
+    """Counts a head's operations by stage, at the lowest levels that they fit, of an input with its columns
+    alone."""
+    specs, eye = softmax_specs(sampled(BERT, 256, shape.tokens), BERT, 0), (np.eye(size), np.zeros(size))
+    output = OutputSpec(1.0, Encoding(1.0), centred=True)
+    plan = AttentionPlan(1, (eye, eye, eye, eye), specs, Encoding(1.0), output, positional)
+    columns, double = Columns.by_heads(shape, 1, size), Split.double(shape.tokens)
+    attention = BatchAttention.build(plan, columns, split, double)
+    return at_lowest(shape.slots, lambda be: _walk(attention, be)).counts
+
+
+def at_lowest(slots: int, run: Callable[[SimBackend], object]) -> SimBackend:
+    """Runs something on the chain of the fewest levels that it fits."""
+    top = 0
+    while True:
+        be = SimBackend(slots, top := top + 1)
+        with suppress(LevelError):
+            run(be)
+            return be
+
+
+def _walk(attention: BatchAttention, be: SimBackend) -> None:
+    x, mask = [be.input() for _ in range(attention.columns.count)], be.input()
+    with be.stage("sides"):
+        sides = attention.query_keys(be, x, 0)
+    with be.stage("scores"):
+        scores = attention.scores(be, sides, 0)
+    with be.stage("softmax"):
+        exps = attention.exponentials(be, scores)
+    with be.stage("values"):
+        (values, *_) = attention.values(be, x, exps)
+    with be.stage("context"):
+        *context, means = attention.mix(be, values, mask, attention.aligned(be, exps))
+    with be.stage("softmax"):
+        root = apply_unit(be, means, attention.plan.specs.inverse)
+        attention.divided(be, tuple(context), [root])
 
 
 def norm_in_columns(shape: BatchShape, size: int, prices: Prices) -> Row:
     """A LayerNorm of every token, at the lowest levels that it fits."""
-    spec = rsqrt.fit(VARIANCES, Accuracy().rsqrt)
-    norm = BatchNorm(spec, 1e-12, size, 1.0, 1)
-    be = SimBackend(shape.slots, 2 + free_depth(spec))
-    x = tuple(be.input() for _ in range(size))
-    norm.normalise(be, x, norm.root(be, norm.variance(be, x)))
-    found = priced(be.counts, prices)
+    found = priced(norm_counts(shape, size), prices)
     each = {"texts": shape.sequences, **found, "seconds_a_text": found["seconds"] / shape.sequences}
     return {"part": f"LayerNorm, {shape.tokens} tokens of {size} in columns", **each}
+
+
+def norm_counts(shape: BatchShape, size: int) -> Counts:
+    """Counts the operations of such a norm."""
+    norm = BatchNorm(rsqrt.fit(VARIANCES, Accuracy().rsqrt), 1e-12, size, 1.0, 1)
+
+    def run(be: SimBackend) -> None:
+        x = tuple(be.input() for _ in range(size))
+        norm.normalise(be, x, norm.root(be, norm.variance(be, x)))
+
+    return at_lowest(shape.slots, run).counts
+
+
+def operations(prices: Prices, limbs: int = 12) -> Iterator[Row]:
+    """Single operations at so many limbs (ARION, Table XI)."""
+    level = limbs - prices.limbs_at_level_0
+    for op in ("mul_plain", "rescale", "mul", "rotate"):
+        yield {"part": f"{op} at {limbs} limbs", "seconds": prices.seconds(op, level)}

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from bench.options import shipped_prices
-from bench.tables import parts
+from bench.runs.arion import degrees
+from bench.tables import estimates, layers, part_estimates, parts
+from tacita.approx.activations import silu
+from tacita.errors import InputError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.multidiagonal import Features
+from tacita.slots.sim import SimBackend
 
 SLOTS = 1 << 11
 
@@ -59,3 +67,96 @@ def test_scores_reach_their_interval_and_rows_differ() -> None:
     scores = parts.sampled((-4.0, 8.0), 64, 32)
     assert scores.min() >= -4.0 and 7.5 < scores.max() <= 8.0
     assert np.ptp(scores.max(axis=1)) > 3.0 and scores.max(axis=1).min() >= 4.0
+
+
+def test_heads_share_the_rotations_of_what_they_read() -> None:
+    """Q and K read the same turns of x; a product of H heads has 2 H ciphertexts to bring back and sum."""
+    rows = {
+        row["part"]: row for row in parts.of_heads(Features.hidden(SLOTS, 32, 6, 16), 16, shipped_prices())
+    }
+    assert rows["V of 96 x 32"]["key_switches"] == 26, "as tests of this packing count"
+    assert 26 < rows["Q and K of 96 x 32"]["key_switches"] < 2 * 26
+    for heads in (1, 2, 4, 8, 16):
+        row = rows[f"{heads} products of 32 x 32 in 1024 slots"]
+        assert row["key_switches"] == row["rotations"] + heads, "a relinearisation a ciphertext"
+        assert row["products"] == 32 * heads * (1 + (heads > 1)), "twice where a sum belongs to two"
+
+
+SMALL = layers.Sizes("a model", 64, 4, 512, 3, silu, (-8.0, 8.0), decodes=True)
+BATCH = BatchShape(SLOTS, 8)
+
+
+def test_a_product_with_weights_is_counted_as_the_simulator_counts_it() -> None:
+    be = SimBackend(SLOTS, 3)
+    be.matmul([be.input() for _ in range(5)], np.ones((7, 5, 1)))
+    assert layers.dense(5, 7, 3) == be.counts
+
+
+def _by_name(sizes: layers.Sizes) -> dict[str, Any]:
+    rows = layers.parts_of(BATCH, sizes, shipped_prices())
+    return {row["part"].partition(" of a model")[0]: row for row in rows}
+
+
+def test_parts_of_layers_add_up_and_grow_with_the_layers() -> None:
+    rows, twice = _by_name(SMALL), _by_name(replace(SMALL, layers=6))
+    total = rows.pop("all")
+    assert sum(row["seconds"] for row in rows.values()) == pytest.approx(total["seconds"])
+    assert total["seconds_a_text"] * BATCH.sequences == pytest.approx(total["seconds"])
+    for name, row in rows.items():
+        times = 1 if name == "last norm" else 2
+        assert twice[name]["seconds"] == pytest.approx(row["seconds"] * times), name
+    bootstrap = shipped_prices().bootstrap_seconds(("complex",) * 32)
+    assert rows["bootstraps before a norm"]["seconds"] == pytest.approx(3 * bootstrap), "columns two by two"
+
+
+def test_an_encoder_has_no_gate_and_no_rotary_positions() -> None:
+    encoder, decoder = (_by_name(replace(SMALL, decodes=decodes)) for decodes in (False, True))
+    own = {"gate", "rotary positions of Q", "bootstraps behind a layer", "all"}
+    assert own <= decoder.keys() - encoder.keys()
+    assert encoder["expansion"]["seconds"] < decoder["expansion"]["seconds"]
+
+
+def test_products_of_a_layer_are_those_of_its_heads() -> None:
+    split = layers.Split.double(8)
+    row = layers.matrices(BATCH, SMALL, split, shipped_prices())
+    one = next(
+        each
+        for each in parts.attention_in_columns(BATCH, 16, shipped_prices())
+        if each["part"] == "Q K^T V, 8 tokens of 16 in columns, double"
+    )
+    assert row["seconds"] == pytest.approx(4 * one["seconds"])
+    assert row["rotations"] == 4 * one["rotations"]
+
+
+def test_a_kind_of_parts_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    part_estimates.part_estimates("operations")
+    assert [line.split('"')[3] for line in capsys.readouterr().out.splitlines()] == [
+        f"{op} at 12 limbs" for op in ("mul_plain", "rescale", "mul", "rotate")
+    ]
+    with pytest.raises(InputError, match="no parts"):
+        part_estimates.part_estimates("nothing")
+
+
+def test_a_layer_in_the_middle_stands_for_all() -> None:
+    stages = [SimpleNamespace(name=f"layer{n}.norm", kinds=("complex",) * n) for n in range(3)]
+    plan: Any = SimpleNamespace(
+        stages=stages, prediction=SimpleNamespace(stage_seconds=(1.0, 4.0, 9.0)), batch=2
+    )
+    refresh = shipped_prices().bootstrap_seconds(("complex",))
+    assert estimates.middle_layer(plan, shipped_prices(), 1, 12) == {
+        "norm": {
+            "seconds_per_input": pytest.approx(6 * (4.0 - refresh)),
+            "seconds_of_bootstraps_per_input": pytest.approx(6 * refresh),
+            "bootstraps": 12,
+        }
+    }
+    assert estimates.middle_layer(plan, shipped_prices(), -1, 12) == {}
+
+
+def test_degrees_are_of_functions_that_are_one_polynomial() -> None:
+    nodes = {
+        "norm": {"rsqrt": {"kind": "chebyshev", "function": "rsqrt", "coefficients": [1.0] * 6}},
+        "forward": {"function": {"kind": "even", "function": "gelu", "coefficients": [1.0] * 18}},
+        "other": {"rsqrt": {"kind": "relaxed", "function": "rsqrt"}},
+    }
+    assert dict(degrees(nodes)) == {"norm, rsqrt": 5, "forward, gelu": 34}

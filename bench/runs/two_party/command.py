@@ -20,7 +20,7 @@ from bench.runs.two_party.cases.case import Case
 from bench.runs.two_party.cases.generate import DECODERS
 from bench.runs.two_party.cases.search import Search
 from bench.runs.two_party.links import LINKS
-from bench.runs.two_party.measure import measure_case, summary
+from bench.runs.two_party.measure import measure_case, summary, sums_by_name
 from bench.runs.two_party.session import Options
 from bench.tables.two_party import COLUMNS
 from tacita.cli.console import err, out, progress, reporting, several, shown, write_report
@@ -32,6 +32,7 @@ CASES: dict[str, Case] = {
     case.name: case
     for case in (
         pieces.ShareTimesWeights(),
+        *(pieces.ShareTimesWeights(*shape) for shape in pieces.TIMED),
         pieces.PrivateTimesPrivate(),
         pieces.PrivateEmbedding(),
         *pieces.ACTIVATIONS,
@@ -222,8 +223,13 @@ def _wide(table: Table) -> None:
 
 
 def _show_operations(name: str, rows: Sequence[dict[str, Any]]) -> None:
-    """A table of them, with their seconds, bytes and rounds."""
-    out.print(f"{name}, by operation (those inside others are in both):", soft_wrap=True)
+    """Tables of them, with their seconds, bytes and rounds: by path, and by name."""
+    _show_rows(f"{name}, by operation (those inside others are in both):", rows)
+    _show_rows(f"{name}, by name, wherever it ran:", sums_by_name(rows))
+
+
+def _show_rows(title: str, rows: Sequence[dict[str, Any]]) -> None:
+    out.print(title, soft_wrap=True)
     columns = ("operation", "calls", "s", "CPU s", "sent MB", "received MB", "rounds")
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:

@@ -140,6 +140,18 @@ def operation_rows(runs: Mapping[str, Run]) -> list[Figures]:
     return sorted(rows, key=lambda row: -float(str(row["seconds"])))
 
 
+def sums_by_name(rows: Sequence[Figures]) -> list[Figures]:
+    """The rows of `operation_rows` added up by the last part of their path; what runs inside one of its own
+    name is in that one. Most bytes first."""
+    found: dict[str, Figures] = {}
+    for row in rows:
+        *outer, name = row["operation"].split("/")
+        if name not in outer:
+            others = found.get(name, dict.fromkeys(row, 0))
+            found[name] = {key: name if key == "operation" else others[key] + row[key] for key in row}
+    return sorted(found.values(), key=lambda row: -float(row["sent"] + row["received"]))
+
+
 def _combined(costs: Mapping[str, Cost]) -> Figures:
     parties = [costs[role] for role in ROLES]
     return {

@@ -23,7 +23,7 @@ from bench.runs.two_party.cases.models import BertBaseShape, TinyShape
 from bench.runs.two_party.command import CASES
 from bench.runs.two_party.cost import Cost, Run, difference, refills
 from bench.runs.two_party.links import LAN, LINKS, LOOPBACK, WAN
-from bench.runs.two_party.measure import measure_case
+from bench.runs.two_party.measure import measure_case, sums_by_name
 from bench.runs.two_party.party import cores
 from bench.tables import pages
 from bench.tables import two_party as figures
@@ -146,6 +146,14 @@ def test_refills_inside_refills_count_once() -> None:
     before = {"gelu": Cost(wall=1, calls=2), "less": Cost(calls=1)}
     after = {"gelu": Cost(wall=3, calls=3), "less": Cost(calls=1), "new": Cost(calls=1)}
     assert difference(after, before) == {"gelu": Cost(wall=2, calls=1), "new": Cost(calls=1)}
+
+
+def test_operations_are_added_up_by_name_but_not_twice() -> None:
+    paths = {"gelu": 9, "gelu/less": 4, "softmax/exp/less": 2, "gelu/less/square/less": 1}
+    rows = [{"operation": path, "calls": 1, "sent": sent, "received": 0} for path, sent in paths.items()]
+    sums = {row["operation"]: (row["calls"], row["sent"]) for row in sums_by_name(rows)}
+    assert sums == {"gelu": (1, 9), "less": (2, 6)}
+    assert [*sums] == ["gelu", "less"], "most bytes first"
 
 
 def test_shares_add_up_to_fixed_point() -> None:

@@ -27,18 +27,24 @@ from tacita.approx.activations import HalfEven, Series, elu, gelu
 from tacita.texts.answer import softmax
 
 SMALL = 64
+TIMED = (16, 768, 768), (256, 768, 768), (128, 768, 3072)  # of BumbleBee's Table VII
 SLACK = 12  # products are off by less than 2^12 units of 2^-36
 
 
 class ShareTimesWeights(Case):
-    """(128, 768) shares times (768, 768) weights, both uniform in [-1, 1); the product is truncated to the
-    fixed point again."""
+    """Shares, (128, 768) where nothing else is said, times (768, 768) weights, both uniform in [-1, 1); the
+    product is truncated to the fixed point again."""
 
-    name = "matmul_128_768_768"
+    SHAPE = 128, 768, 768
+
+    def __init__(self, *shape: int) -> None:
+        rows, inner, columns = self._shape = shape or self.SHAPE
+        self.name, self.named = f"matmul_{rows}_{inner}_{columns}", self._shape != self.SHAPE
 
     def shape(self, options: Options) -> tuple[int, int, int]:
         """Rows, inner size, columns."""
-        return (4, 16, 8) if options.small else (128, 768, 768)
+        rows, inner, columns = (4, 16, 8) if options.small else self._shape
+        return rows, inner, columns
 
     def inputs(self, options: Options) -> tuple[Floats, Floats]:
         """(x, weights)."""

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, Unpack, cast
 
 from tacita.client.calls import Cost, LoopThread, Meter
-from tacita.client.service import AsyncService, How, Input, Session, Verb
+from tacita.client.service import AsyncService, How, Input, Session, TextHow, Verb
 from tacita.plans.wire import Models
 from tacita.texts.answer import Answer
-from tacita.texts.generation import TOKENS, Token
+from tacita.texts.generation import Token
 from tacita.texts.ranking import Ranking
 
 T = TypeVar("T")
@@ -85,26 +85,25 @@ class Service:
         how: Any = {"model": model, "scheme": scheme, "top_n": top_n}
         return self.run(self._inner.rerank(query, documents, **how))
 
-    def generate(
-        self,
-        prompt: str,
-        *,
-        model: str | None = None,
-        scheme: str | None = None,
-        max_tokens: int = TOKENS,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        stop: str | Sequence[str] = (),
-    ) -> Iterator[Token]:
+    def generate(self, prompt: str, **how: Unpack[TextHow]) -> Iterator[Token]:
         """Yields the tokens behind a prompt as they come, as `AsyncService.generate`."""
-        how: Any = {"model": model, "scheme": scheme, "temperature": temperature, "top_k": top_k}
-        return self.each(self._inner.generate(prompt, max_tokens=max_tokens, stop=stop, **how))
+        return self.each(self._inner.generate(prompt, **how))
+
+    def generate_batch(self, prompts: Sequence[str], **how: Unpack[TextHow]) -> Iterator[tuple[int, Token]]:
+        """Yields the numbers of texts and their next tokens, as `AsyncService.generate_batch`."""
+        return self.each(self._inner.generate_batch(prompts, **how))
 
     def open(
-        self, verbs: Sequence[str], model: str | None, scheme: str | None, meter: Meter, texts: int = 1
+        self,
+        verbs: Sequence[str],
+        model: str | None,
+        scheme: str | None,
+        meter: Meter,
+        texts: int = 1,
+        tokens: int = 1,
     ) -> Session:
         """Opens the session of one plan, for a caller that sends it several requests by `run` and `each`."""
-        return self.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts))
+        return self.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts, tokens=tokens))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Waits for the result of a coroutine of an open session, as `LoopThread.run`."""

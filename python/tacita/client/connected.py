@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from tacita.plans.wire import Model, Models, Offer
 from tacita.progress import Progress
 from tacita.texts.embed import Text
 from tacita.texts.generation import TextOptions, Token
-from tacita.two_party.client import TwoPartyClient
+from tacita.two_party.client import TwoPartyClient, most_slots
 from tacita.two_party.client import connected as generation
 from tacita.two_party.program.run import Watch
 from tacita.two_party.protocol.party import Party
@@ -92,6 +92,17 @@ class Connected:
         finally:
             await self._step(lambda _: tokens.close(), meter, report)
             self._prepare_ahead()
+
+    async def generate_batch(
+        self, prompts: Sequence[str], options: TextOptions, meter: Meter, report: Report
+    ) -> AsyncGenerator[tuple[int, Token], None]:
+        """Yields the number of a text, from 0, and its next token, one text after the other: two parties
+        compute one at a time. Raises InputError before anything is sent, RefusedError, PeerError."""
+        most_slots(self.plan, self.front, prompts, options.max_tokens)  # or one is refused
+        for number, prompt in enumerate(prompts):
+            async with aclosing(self.generate(prompt, options, meter, report)) as tokens:
+                async for token in tokens:
+                    yield number, token
 
     async def prepare(self, meter: Meter, report: Report) -> None:
         """Prepares products for the texts to come, if it is to: the connection is there, and has no keys."""

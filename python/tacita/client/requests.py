@@ -11,9 +11,9 @@ import asyncio
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 from urllib.parse import quote
@@ -44,6 +44,7 @@ from tacita.texts.generation import (
     prompt_of,
     require_sound,
     speller,
+    withhold,
 )
 from tacita.texts.task import CHOICE
 
@@ -72,25 +73,53 @@ class Ciphertexts:
     async def generate(
         self, prompt: str, options: TextOptions, meter: Meter, report: Report
     ) -> AsyncGenerator[Token, None]:
-        """Yields tokens as they come, each by a request of the whole text so far; what it may take is
-        reported first. Closing the iterator ends the text, and nothing of it is left at the server. Raises
-        InputError before anything is sent, PlanError for a token that is not sound, and what `answer`
-        raises."""
-        plan, front = self.plan, self._require_writing(options)
-        ids = prompt_of(front, prompt, options.max_tokens, min(plan.tokens, front.config.positions))
-        seconds, each = self.offer.seconds, (self.offer.request_bytes + self.offer.response_bytes) / 1e6
-        words = f"{options.max_tokens} tokens at most, each {seconds:.1f} s and {each:.1f} MB"
-        report(Progress(words, 0, options.max_tokens, 0.0, options.max_tokens * seconds))
-        requests = TokenRequests(front, plan.batch)
-        text = Writing(ids, speller(front), ends_of(plan, options))
-        turns = Turns([(requests.source(0, options.choice, plan.logit_step), text)])
+        """Yields tokens of one text as they come, as `generate_batch`. Raises PlanError for a token that is
+        not sound, too."""
         number = 0
-        while unread := turns.unread:
-            for places, states in requests.of(unread):
-                requests.take(places, await self._ask(meter, report, hidden_states=states))
-            for _, token in turns.write():
+        async with aclosing(self.generate_batch([prompt], options, meter, report)) as tokens:
+            async for _, token in tokens:
                 number += 1
                 yield token if options.show_anyway else require_sound(token, number)
+
+    async def generate_batch(
+        self, prompts: Sequence[str], options: TextOptions, meter: Meter, report: Report
+    ) -> AsyncGenerator[tuple[int, Token], None]:
+        """Yields the number of a text, from 0, and its next token, turn by turn: requests of the whole texts
+        so far, in each as many of those that go on as it has places. A text ends by itself, also at a token
+        that is not sound, which is withheld; each is drawn as if it were alone.
+
+        What all may take is reported first, then how far all requests are. Closing the iterator ends the
+        texts, and nothing of them is left at the server. Raises InputError before anything is sent, and what
+        `answer` raises.
+        """
+        plan, front, most = self.plan, self._require_writing(options), options.max_tokens
+        room = min(plan.tokens, front.config.positions)
+        texts = [prompt_of(front, prompt, most, room) for prompt in prompts]
+        if not texts:
+            raise InputError("generate: no prompts", hint="at least one")
+        offer, count = self.offer, most * -(-len(texts) // plan.batch)
+        each = f"{offer.seconds:.1f} s and {(offer.request_bytes + offer.response_bytes) / 1e6:.1f} MB"
+        words = f"{len(texts)} texts of {most} tokens at most: {count} requests"
+        words = words if len(texts) > 1 else f"{most} tokens at most"
+        report(Progress(f"{words}, each {each}", 0, count, 0.0, count * offer.seconds))
+        await self._ready(meter, report)
+        spell, ends, requests = speller(front), ends_of(plan, options), TokenRequests(front, plan.batch)
+        turns = Turns(
+            [
+                (requests.source(number, options.choice, plan.logit_step), Writing(ids, spell, ends))
+                for number, ids in enumerate(texts)
+            ],
+            unsound=options.show_anyway,
+        )
+        several = Several(report, offer.seconds, self._owner.channel.patience.clock)
+        while unread := turns.unread:
+            several.left = most * -(-len(unread) // plan.batch)
+            for places, states in requests.of(unread):
+                requests.take(places, await self._ask(meter, several, hidden_states=states))
+                several.done, several.left = several.done + 1, several.left - 1
+            most -= 1
+            for number, token in turns.write():
+                yield number, withhold(token, options)
 
     def _require_writing(self, options: TextOptions) -> Embedder:
         """Returns the client's part of a model whose plan serves to write such texts. Raises InputError."""
@@ -196,6 +225,25 @@ class Ciphertexts:
             request, response = await in_thread(lambda _: (sha256_of(work.request), sha256_of(work.response)))
             hashes = {"plan": self.plan.hash, "request": request, "response": response}
             wire.check(status.receipt, self._signer, **hashes)
+
+
+@dataclass
+class Several:
+    """Reports how far several requests are, by what the one that runs now reports. each: seconds that one
+    takes by the offer. done: requests before it. left: it and those that may come behind it."""
+
+    report: Report
+    each: float
+    clock: Callable[[], float]
+    done: int = 0
+    left: int = 1
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def __call__(self, now: Progress) -> None:
+        left = now.left + (self.left - 1) * self.each
+        self.report(Progress(now.stage, self.done, self.done + self.left, self.clock() - self._began, left))
 
 
 async def _cancel_on_server(channel: Channel, request: str) -> None:

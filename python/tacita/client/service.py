@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 Input: TypeAlias = str | Pair | Iterable[Text]
 Session: TypeAlias = "Ciphertexts | Connected"  # with one plan of a server
+T = TypeVar("T")
+Begin: TypeAlias = Callable[[Session, TextOptions, Meter, Report], AsyncGenerator[T, None]]
 One = TypeVar("One", covariant=True)
 Several = TypeVar("Several", covariant=True)
 
@@ -64,6 +66,17 @@ class How(TypedDict, total=False):
     model: str | None
     scheme: str | None
     truncate: bool
+
+
+class TextHow(TypedDict, total=False):
+    """Keywords of a text that is written; see `AsyncService.generate`."""
+
+    model: str | None
+    scheme: str | None
+    max_tokens: int
+    temperature: float
+    top_k: int
+    stop: str | Sequence[str]
 
 
 class Verb(Protocol[One, Several]):
@@ -177,29 +190,33 @@ class AsyncService:
         answers = await self._answers("rerank", pairs_of(query, documents), model, scheme)
         return Ranking(rank(documents, answers).best(top_n))
 
-    async def generate(
-        self,
-        prompt: str,
-        *,
-        model: str | None = None,
-        scheme: str | None = None,
-        max_tokens: int = TOKENS,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        stop: str | Sequence[str] = (),
-    ) -> AsyncGenerator[Token, None]:
+    def generate(self, prompt: str, **how: Unpack[TextHow]) -> AsyncGenerator[Token, None]:
         """Yields the tokens behind a prompt as they come. Arguments: as of `tacita.generate`. scheme: by
-        default that of two parties where it is offered; of any other each token is a request.
+        default that of two parties where it is offered; of any other each token is a request; "auto": the
+        quickest by the offers' estimates of all tokens.
 
         Closing it early (`contextlib.aclosing`) ends the text; a connection that breaks is made again.
         """
-        options = TextOptions(max_tokens, stop_texts(stop), Choice(temperature, top_k))
-        meter = Meter(self._channel.patience.clock)
+        return self._write(how, 1, lambda session, *rest: session.generate(prompt, *rest))
+
+    def generate_batch(
+        self, prompts: Sequence[str], **how: Unpack[TextHow]
+    ) -> AsyncGenerator[tuple[int, Token], None]:
+        """Yields the number of a text, from 0, and its next token. On ciphertexts all that go on share
+        requests, as many each as it has places; a text ends at a token that is not sound, which is withheld
+        (its `sound` is False). Two parties write one text after the other. Arguments: as of `generate`."""
+        return self._write(how, len(prompts), lambda session, *rest: session.generate_batch(prompts, *rest))
+
+    async def _write(self, how: TextHow, texts: int, begin: Begin[T]) -> AsyncGenerator[T, None]:
+        require_keywords(how, TextHow.__annotations__, "generate")
+        chance = Choice(how.get("temperature", 0.0), how.get("top_k", 0))
+        options = TextOptions(how.get("max_tokens", TOKENS), stop_texts(how.get("stop", ())), chance)
+        meter, of = Meter(self._channel.patience.clock), (how.get("model"), how.get("scheme"))
         try:
-            session = await self.open(["generate"], model, scheme, meter=meter)
-            async with aclosing(session.generate(prompt, options, meter, self._options.report)) as tokens:
-                async for token in tokens:
-                    yield token
+            session = await self.open(["generate"], *of, meter=meter, texts=texts, tokens=options.max_tokens)
+            async with aclosing(begin(session, options, meter, self._options.report)) as items:
+                async for item in items:
+                    yield item
         finally:
             self.last = meter.cost
 
@@ -218,11 +235,12 @@ class AsyncService:
         *,
         meter: Meter,
         texts: int = 1,
+        tokens: int = 1,
     ) -> Session:
         """Returns the session of the plan that these verbs ask, the first or any other. Sessions are kept for
-        later calls. Raises InputError."""
+        later calls. Arguments: as of `choose`. Raises InputError."""
         models = self._models or await self.models()
-        selected, offer = choose(models, verbs, model, scheme, texts)
+        selected, offer = choose(models, verbs, model, scheme, texts, tokens)
         key = (selected.name, offer.scheme, offer.plan)
         async with self._opening:
             if key not in self._sessions:
@@ -301,17 +319,22 @@ EITHER = ("classify", "search")  # alike where a server states no problem; its p
 
 
 def choose(
-    models: Models, verbs: Sequence[str], model: str | None, scheme: str | None, texts: int = 1
+    models: Models,
+    verbs: Sequence[str],
+    model: str | None,
+    scheme: str | None,
+    texts: int = 1,
+    tokens: int = 1,
 ) -> tuple[Model, Offer]:
     """Chooses a model and one of its offers: the first, where texts are written the first of two parties.
     verbs: what is asked first, and kinds of models that do as well. scheme: "auto" for the offer by which so
-    many texts are answered soonest, keys included. Raises InputError for names that the server does not
-    offer, for no model or several that would do, and a model of another kind."""
+    many texts, each of so many tokens to write, are answered soonest, keys included. Raises InputError for
+    names that the server does not offer, for no model or several that would do, and one of another kind."""
     selected = _model(models, verbs, model)
     if scheme is None:
         return selected, min(selected.offers, key=lambda offer: "generate" in verbs and not offer.connected)
     if scheme == AUTO:
-        return selected, min(selected.offers, key=lambda offer: seconds_of(offer, texts))
+        return selected, min(selected.offers, key=lambda offer: seconds_of(offer, texts, tokens))
     for offer in selected.offers:
         if offer.scheme == scheme:
             return selected, offer
@@ -321,10 +344,12 @@ def choose(
     )
 
 
-def seconds_of(offer: Offer, texts: int) -> float:
-    """Estimates the seconds of so many texts: keys made and sent, and as many requests as they fill."""
+def seconds_of(offer: Offer, texts: int, tokens: int = 1) -> float:
+    """Estimates the seconds of so many texts: keys made and sent, and as many requests as they fill. tokens:
+    that each is written with; each behind the first takes what the offer says, or another request."""
     once = offer.keygen_seconds + offer.keys_bytes / BYTES_PER_SECOND
-    return once + -(-texts // offer.batch) * offer.seconds
+    each = offer.seconds + (tokens - 1) * (offer.token_seconds or offer.seconds)
+    return once + -(-texts // offer.batch) * each
 
 
 def _model(models: Models, verbs: Sequence[str], name: str | None) -> Model:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from itertools import count
 from math import ceil
 
 from tacita.api import Model, choose_plan, load
@@ -45,11 +44,12 @@ from tacita.texts.generation import (
     TokenRequests,
     Writing,
     ends_of,
+    only,
     prompt_of,
-    require_sound,
     side_by_side,
     speller,
     stop_texts,
+    withhold,
 )
 from tacita.texts.task import require_kind
 from tacita.two_party.client import TwoPartyClient, connected, padded_slots
@@ -57,7 +57,6 @@ from tacita.two_party.planning import make_two_party_plan
 
 BACKENDS = ("plain", "sim", "ckks")
 ROOM = 128  # tokens that a text may have
-NONE = -1  # in place of the number of a token that is withheld
 
 
 @dataclass(frozen=True)
@@ -201,9 +200,7 @@ def _require_plain(request: Request) -> None:
 def started(model: Model, prompt: str, request: Request, shown: Shown = SILENT) -> Iterator[Token]:
     """Generates as `generate` does, by options in a `Request`. shown: callbacks for a scheme on
     ciphertexts."""
-    texts = generate_batch(model, [prompt], request, shown)
-    numbered = zip(texts, count(1), strict=False)
-    return (token if request.show_anyway else require_sound(token, n) for (_, token), n in numbered)
+    return only(generate_batch(model, [prompt], request, shown), request)
 
 
 def generate_batch(
@@ -233,15 +230,8 @@ def generate_batch(
         return _encrypted(plan, loaded, texts, request, shown)
     writings = [Writing(each, spell, ends) for each in ids]
     sources = [_source(loaded, request, begin, len(each)) for each in ids]
-    return _withheld(
-        side_by_side(list(zip(sources, writings, strict=True)), unsound=request.show_anyway), request
-    )
-
-
-def _withheld(texts: Iterator[tuple[int, Token]], request: Request) -> Iterator[tuple[int, Token]]:
-    """Yields the same, with nothing in the place of a token that is not sound and not to be shown."""
-    for number, token in texts:
-        yield number, token if token.sound or request.show_anyway else Token(NONE, "", sound=False)
+    turns = side_by_side(list(zip(sources, writings, strict=True)), unsound=request.show_anyway)
+    return ((number, withhold(token, request)) for number, token in turns)
 
 
 def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Sequence[Sequence[int]]) -> Plan:
@@ -283,7 +273,8 @@ def _encrypted(
 
         sources = [requests.source(n, request.choice, plan.logit_step) for n in range(len(texts))]
         turns = list(zip(sources, texts, strict=True))
-        yield from _withheld(side_by_side(turns, prepare, unsound=request.show_anyway), request)
+        for number, token in side_by_side(turns, prepare, unsound=request.show_anyway):
+            yield number, withhold(token, request)
 
 
 def _source(model: Checkpoint, request: Request, begin: Sequence[int], count: int) -> Source:

@@ -308,6 +308,20 @@ class TokenRequests:
         return Local(partial(self.logits, number), choice, step)
 
 
+NONE = -1  # in place of the number of a token that is withheld
+
+
+def withhold(token: Token, options: TextOptions) -> Token:
+    """Returns the token; in place of one that is not sound and not to be shown, one that tells nothing."""
+    return token if token.sound or options.show_anyway else Token(NONE, "", sound=False)
+
+
+def only(tokens: Iterator[tuple[int, Token]], options: TextOptions) -> Iterator[Token]:
+    """Yields the tokens of the only text. Raises PlanError for one that is not sound and not to be shown."""
+    for number, (_, token) in enumerate(tokens, 1):
+        yield token if options.show_anyway else require_sound(token, number)
+
+
 def require_sound(token: Token, number: int) -> Token:
     """Returns the token. Raises PlanError unless it is sound. number: of the token in its text, from 1."""
     if not token.sound:

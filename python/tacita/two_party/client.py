@@ -15,6 +15,7 @@ from tacita.plans import engine
 from tacita.plans.answers import Answer, judge, understood
 from tacita.plans.commitment import LinkSpeed, nearest_link
 from tacita.texts.embed import Text, embed, embedded, pad_hidden, padded_words, tokenize
+from tacita.texts.embedding import Embedder
 from tacita.texts.generation import TextOptions, Token, ends_of, generated, ids_of, speller
 from tacita.texts.task import NEXT, require_kind
 from tacita.two_party.arithmetic.base import Array
@@ -318,6 +319,15 @@ def padded_slots(plan: Program, count: int, most: int) -> int:
         )
     turned = any(step.op == "turn" for step in plan.steps)
     return count if plan.begin and turned else min(room, -(-count // ROUND) * ROUND)
+
+
+def most_slots(plan: Program, front: Embedder, prompts: Sequence[str], most: int) -> int:
+    """Returns to how many tokens the longest of several prompts is padded, with `most` to be written behind
+    each. Raises InputError for none, and one that does not fit."""
+    if not prompts:
+        raise InputError("generate: no prompts", hint="at least one")
+    counts = [len(ids_of(front, prompt, begun=bool(plan.begin))) for prompt in prompts]
+    return max(padded_slots(plan, count, most) for count in counts)
 
 
 # A text that a server writes: the prompt stays with the client, the model with the server.

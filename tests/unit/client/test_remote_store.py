@@ -110,7 +110,17 @@ def test_auto_is_the_offer_that_answers_so_many_texts_soonest() -> None:
     schemes = [choose(found, ["classify"], None, "auto", texts)[1].scheme for texts in (1, 4, 7, 150)]
     assert schemes == ["bumblebee", "bumblebee", "thor", "arion"]
     assert seconds_of(offers[1], 101) == 20.0 + 2 * 60.0
+    assert seconds_of(offers[1], 101, tokens=3) == 20.0 + 3 * 2 * 60.0  # each token is a request
     assert seconds_of(offer("moai", 1, 0.0, 0.0, 10**9), 1) == 8.0
+    text = (
+        offers[0],
+        offers[2].model_copy(update={"token_seconds": 1.0, "connected": True, "seconds": 25.0}),
+    )
+    writer = Models(
+        release="1", signer=SIGNER, models=(model.model_copy(update={"task": "next", "offers": text}),)
+    )
+    schemes = [choose(writer, ["generate"], None, "auto", 1, tokens)[1].scheme for tokens in (1, 2)]
+    assert schemes == ["thor", "bumblebee"]  # 20 s or 25 s of a prompt, then 10 s or 1 s a token
 
 
 @pytest.mark.parametrize(

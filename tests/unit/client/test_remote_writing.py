@@ -15,19 +15,22 @@ from test_decoder_folders import LLAMA, WORDS, written
 from tiny_decoders import llama
 
 import tacita
-from tacita.client.calls import Meter, in_thread
+from tacita.client.calls import Meter, Report, in_thread
 from tacita.client.connected import Connected
 from tacita.client.keys import Owner
 from tacita.client.requests import Ciphertexts
 from tacita.errors import FileError, InputError, PlanError
 from tacita.planning.circuit import require_model
+from tacita.plans.answers import Answer
 from tacita.plans.check import check
 from tacita.plans.plan import parse
 from tacita.plans.public_folder import public_of
 from tacita.plans.wire import Offer
 from tacita.progress import Progress
 from tacita.schemes.two_parties import Address, dialled, listening
-from tacita.texts.generation import Choice, TextOptions, Token
+from tacita.texts.answer import withhold_failed
+from tacita.texts.embed import tokenize
+from tacita.texts.generation import NONE, Choice, Next, TextOptions, Token
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Party
 from tacita.two_party.server import TwoPartyServer
@@ -112,6 +115,24 @@ def test_a_connection_serves_one_text_after_the_other_and_two_take_two(opened: O
     asyncio.run(asked())
 
 
+def test_two_parties_write_the_texts_of_a_batch_one_after_the_other(opened: Opened) -> None:
+    """Over one connection; one that does not fit is refused before any is begun."""
+
+    async def texts(*prompts: str) -> list[tuple[int, int]]:
+        session = await opened.session()
+        tokens = session.generate_batch(prompts, TextOptions(2), Meter(), lambda now: None)
+        found = [(number, token.id) async for number, token in tokens]
+        await session.close()
+        return found
+
+    alone = [list(asyncio.run(texts(prompt))) for prompt in (PROMPT, TEXTS[2])]
+    together = asyncio.run(texts(PROMPT, TEXTS[2]))
+    assert together == [*alone[0], *((1, token) for _, token in alone[1])] and len(opened.parties) == 3
+    for prompts, why in [((PROMPT, "film " * 30), "a prompt of 32 tokens"), ((), "no prompts")]:
+        with pytest.raises(InputError, match=why):
+            asyncio.run(texts(*prompts))
+
+
 def test_a_text_that_is_cancelled_in_a_step_leaves_room_for_the_next(opened: Opened) -> None:
     async def asked() -> None:
         session, steps = await opened.session(), list[str]()
@@ -186,6 +207,48 @@ def test_a_plan_that_writes_no_texts_is_refused_before_anything_is_sent(model: P
         with pytest.raises(InputError, match=why) as error:
             asyncio.run(anext(session.generate(PROMPT, options, Meter(), lambda now: None)))
         assert error.value.hint
+
+
+@pytest.mark.parametrize(("anyway", "second"), [(False, [NONE]), (True, [7, 7])])
+def test_a_token_that_is_not_sound_ends_its_text_alone(
+    model: Path, monkeypatch: pytest.MonkeyPatch, anyway: bool, second: list[int]
+) -> None:
+    """It is withheld unless it is to be shown; the reports count the requests that may still come."""
+    loaded, asked, reports = tacita.load(model), list[int](), list[Progress]()
+    plan = tacita.plan(loaded, scheme="thor", tokens=16, preset="insecure_toy_n11", texts=TEXTS)
+    prompts = [TEXTS[0], TEXTS[2]]
+    short = len(tokenize(loaded, prompts[1])[0])
+
+    async def ask(self: Ciphertexts, meter: Meter, report: Report, hidden_states: Any) -> list[Answer]:
+        asked.append(len(hidden_states))
+        report(Progress("layer", 0, 4, 0.0, 1.0))
+        logits = tuple(float(word == 7) for word in range(loaded.config.vocab))
+        trusted = [not short <= len(text) <= short + 1 for text in hidden_states]
+        return [withhold_failed(Next(None, logits, (), trusted=each)) for each in trusted]
+
+    async def ready(*_: Any) -> str:
+        return "key"
+
+    monkeypatch.setattr(Ciphertexts, "_ask", ask)
+    monkeypatch.setattr(Ciphertexts, "_ready", ready)
+    public, offer = public_of(plan, loaded), SimpleNamespace(seconds=5.0, request_bytes=1, response_bytes=1)
+    channel = SimpleNamespace(patience=SimpleNamespace(clock=lambda: 0.0))
+    client = SimpleNamespace(plan=public.plan, public=public)
+    session = Ciphertexts(
+        cast(Owner, SimpleNamespace(client=client, offer=offer, channel=channel)), signer=""
+    )
+    options = TextOptions(2, show_anyway=anyway)
+
+    async def written() -> list[list[int]]:
+        texts: list[list[int]] = [[], []]
+        async for number, token in session.generate_batch(prompts, options, Meter(), reports.append):
+            texts[number].append(token.id)
+        return texts
+
+    assert asyncio.run(written()) == [[7, 7], second]
+    counts = [(now.index, now.total, now.left) for now in reports]
+    last = [(2, 4, 6.0), (3, 4, 1.0)] if anyway else [(2, 3, 1.0)]
+    assert counts == [(0, 4, 20.0), (0, 4, 16.0), (1, 4, 11.0), *last] and len(asked) == 2 + len(last)
 
 
 def test_a_plan_without_end_tokens_still_serves_its_model(model: Path) -> None:

@@ -202,8 +202,8 @@ def test_a_token_that_is_not_sound_is_not_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = [Token(3, "fine"), Token(4, "garbage", False), Token(5, "more", False)]
-    texts = "tacita.generation.generate.generate_batch"
-    monkeypatch.setattr(texts, lambda *_: ((0, token) for token in tokens))
+    for place in ("tacita.generation.generate", "tacita.cli.ask.generate"):
+        monkeypatch.setattr(f"{place}.generate_batch", lambda *_: ((0, token) for token in tokens))
     with pytest.raises(PlanError, match="values left the calibrated ranges at token 2, which is not shown"):
         list(tacita.generate("ab", backend="plain"))
     assert list(tacita.generate("ab", backend="plain", show_anyway=True)) == tokens

@@ -19,14 +19,14 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli import main
 from tacita.errors import FileError, ShapeError
 from tacita.generation import sources
-from tacita.generation.generate import NONE, Request, generate_batch
+from tacita.generation.generate import Request, generate_batch
 from tacita.plans.plan import parse
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.stage import Interleaved
 from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import tokenize
-from tacita.texts.generation import Choice, Ends, Next, TokenRequests, Writing, side_by_side
+from tacita.texts.generation import NONE, Choice, Ends, Next, TokenRequests, Writing, side_by_side
 
 Make = Callable[..., Checkpoint]
 BATCH = [*ASKED[:2], "of film beauty the beauty plot quiet the"]

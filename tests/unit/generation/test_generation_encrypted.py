@@ -170,7 +170,7 @@ def test_a_tie_is_warned_of_by_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = [Token(3, " but", near=(" help", " [b]give")), Token(4, " not")]
-    monkeypatch.setattr(command, "started", lambda *_: iter(tokens))
+    monkeypatch.setattr(command, "generate_batch", lambda *_: ((0, token) for token in tokens))
     report = tmp_path / "report.json"
     assert main(["generate", "Emma could", "--json", str(report)]) == 1
     found = json.loads(report.read_text())

@@ -24,12 +24,12 @@ LINES = {
     "approx": 2565,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1483,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6545,  # windows, devices of OpenCL (89, 93, 105, 108, 110)
-    "client": 2973,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110)
+    "cli": 6581,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 119)
+    "client": 3055,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110, 119)
     "data": 39,
     "evaluate": 1627,  # memory for a client that is to come; threads that spill (decisions 78, 113)
     "gateway": 518,
-    "generation": 473,  # what a remote client needs of it is in texts (decision 110)
+    "generation": 463,  # what a remote client needs of it is in texts (decision 110)
     "layouts": 1943,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7498,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104, 113)
@@ -38,7 +38,7 @@ LINES = {
     "schemes": 1581,
     "server": 8145,
     "slots": 2616,  # texts side by side; complex tables in parts (decisions 94, 107)
-    "texts": 2262,  # tensors in the types of their files, windows, requests of texts (91, 105, 110)
+    "texts": 2274,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119)
     "two_party": 6414,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }
 

@@ -5,28 +5,31 @@ line, here: on ciphertexts a request holds many of them."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from tacita import api
 from tacita.cli.ask.remote import NETWORK, expectation, is_service, open_session, service_of
-from tacita.cli.columns import admitted, read_lines
+from tacita.cli.columns import Line, admitted, read_lines
 from tacita.cli.console import (
     INCOMPLETE,
     UNTRUSTED,
+    duration,
     err,
     out,
     progress,
     require_writable,
     say,
+    several,
     shown,
+    size,
     write_report,
 )
 from tacita.cli.options import Json, TextFile, model_folder, option, read_texts, taking
@@ -42,16 +45,16 @@ from tacita.client.calls import Meter
 from tacita.client.connected import RenewableSession
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.generation.generate import ROOM, Request, Shown, generate_batch, started
-from tacita.plans.scheme import BUMBLEBEE, SCHEMES
+from tacita.generation.generate import ROOM, Request, Shown, generate_batch
+from tacita.plans.scheme import AUTO, BUMBLEBEE, SCHEMES
 from tacita.schemes.base import Report
 from tacita.schemes.prices import prices_here
 from tacita.settings import Settings
 from tacita.texts.embed import length_of
 from tacita.texts.embedding import Embedder
-from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, ids_of
+from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, only
 from tacita.texts.task import require_kind
-from tacita.two_party.client import padded_slots
+from tacita.two_party.client import most_slots
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Watch
 
@@ -133,6 +136,22 @@ class Timed:
         return INCOMPLETE if near else 0
 
 
+Texts: TypeAlias = Iterator[tuple[int, Token]]  # numbers of texts and their tokens
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session with a server. cost: bytes so far, and rounds over a port. front: the client's part of the
+    model. room: positions of a prompt and what is read behind it. tokens: writes behind prompts, after saying
+    what all will cost. alone: whether one text is written after the other, not all in turn."""
+
+    cost: Callable[[], dict[str, Any]]
+    front: Embedder
+    room: int
+    tokens: Callable[[Sequence[str], Request], Texts]
+    alone: bool = False
+
+
 @taking(LINE, FILE)
 def run(
     *,
@@ -162,27 +181,21 @@ def run(
     """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
     sees neither the text nor what comes behind it. With a service, --scheme thor makes each token a request
     of ciphertexts; by default both sides compute together."""
-    timed, choice = Timed(), Choice(temperature, top_k, settings.run.seed)
+    choice = Choice(temperature, top_k, settings.run.seed)
     request = _request(settings, max_tokens, tuple(stop or ()), choice, cache=cache)
     if (prompt is None) == (file is None):
         raise InputError("generate: give a prompt or a --file of them", hint="exactly one of the two")
+    require_writable(json)
     if settings.network.connect:
-        if prompt is None:
-            raise InputError("generate: a --file with --connect", hint="a prompt at a time with a server")
         _require_nothing(settings, request)
-        _connected(timed, prompt, request, settings, json)
-    elif prompt is None:
-        assert file is not None  # see above
-        raise typer.Exit(_of_file(file, request, settings, json))
+        status = _connected(prompt, file, request, settings, json)
+    elif file is not None:
+        status = _of_file(file, request, settings, json)
     else:
-        try:
-            with progress("plan") as report:
-                tokens = started(_model(settings), prompt, request, _screen(report))
-            _show_all(timed, tokens)
-        finally:
-            if timed.tokens:
-                write_report(json, timed.report())
-    if status := timed.warn():
+        with progress("plan") as report:
+            tokens = generate_batch(_model(settings), [prompt or ""], request, _screen(report))
+        status = _show_all(tokens, request, json)
+    if status:
         raise typer.Exit(status)
 
 
@@ -197,10 +210,8 @@ def _screen(report: Report) -> Shown:
 
 
 def _of_file(path: Path, request: Request, settings: Settings, json: Path | None) -> int:
-    """Continues the prompts of a file, shows and reports them, and returns the exit status: the worst of
-    all, or `INCOMPLETE` where lines are left out. What came before Ctrl-C is shown and reported, too. Without
-    --tokens a text may have the power of two that the longest needs."""
-    require_writable(json)
+    """Continues the prompts of a file, and returns the exit status as `_show_file`. Without --tokens a text
+    may have the power of two that the longest needs."""
     model = api.load(_model(settings))
     require_kind("generate", model.config)
     free = settings.plan.tokens is None and (request.on_ciphertexts or request.backend == "plain")
@@ -209,23 +220,30 @@ def _of_file(path: Path, request: Request, settings: Settings, json: Path | None
     if free and request.on_ciphertexts:  # the server learns this bound of all lengths
         longest = max(length_of(model, line.text) for line in good)
         request = replace(request, tokens=max(2, 1 << (longest + request.max_tokens - 2).bit_length()))
-    texts, turns, began = [Timed() for _ in good], list[float](), time.monotonic()
+    with progress("plan") as report:
+        texts = generate_batch(model, [str(line.text) for line in good], request, _screen(report))
+    return _show_file(good, bad, texts, json)
+
+
+def _show_file(
+    good: Sequence[Line], bad: Sequence[Line], tokens: Texts, json: Path | None, by: Session | None = None
+) -> int:
+    """Shows and reports the texts behind good lines, and returns the exit status: the worst of all, or
+    `INCOMPLETE` where lines are left out. What came before an error or Ctrl-C is shown and reported, too."""
+    texts, seconds, began = [Timed() for _ in good], list[float](), time.monotonic()
     try:
-        with progress("plan") as report:
-            steps = generate_batch(model, [str(line.text) for line in good], request, _screen(report))
-        began = time.monotonic()
-        for number, token in steps:
-            text = texts[number]
-            if len(text.tokens) == len(turns):  # the first of its turn
-                turns.append(time.monotonic() - began)
+        for number, token in tokens:
+            if (by and by.alone) or len(texts[number].tokens) == len(seconds):  # the first of its turn
+                seconds.append(time.monotonic() - began)
                 began = time.monotonic()
-            text.add(token, turns[-1])
+            texts[number].add(token, seconds[-1])
         for text in texts:
             text.ended = True
     finally:
         rows = [{"line": line.number} | text.written() for line, text in zip(good, texts, strict=True)]
         left_out = [{"line": line.number, "error": line.problem} for line in bad]
-        write_report(json, {"results": rows, "turn_seconds": turns, "rejected": left_out})
+        report = {"results": rows, "turn_seconds": seconds, "rejected": left_out}
+        write_report(json, report | (by.cost() if by else {}))
         for line, text in zip(good, texts, strict=True):
             parts = [shown(str(part), len(str(part))) for part in (line.text, text.text)]
             say(f"{line.number}: {parts[0]} [bold]|[/bold]{parts[1]}")
@@ -240,35 +258,49 @@ def _request(
 ) -> Request:
     """Returns what is asked for. Raises InputError for a scheme that continues no text."""
     plan, run = settings.plan, settings.run
-    if plan.scheme not in (None, BUMBLEBEE, *SCHEMES):
+    scheme = None if plan.scheme == AUTO and settings.network.connect else plan.scheme
+    if scheme not in (None, BUMBLEBEE, *SCHEMES):
         names = ", ".join((*SCHEMES, BUMBLEBEE))
         raise InputError(f"generate: --scheme {plan.scheme!r:.40}", hint=f"one of {names}")
     backend = run.backend or "plain"
-    of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, plan.scheme, plan.preset, run.allow_insecure
+    of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
     request = replace(request, reveal=plan.reveal, gap=plan.gap, cache=cache, show_anyway=run.show_anyway)
     here = request.on_ciphertexts and not settings.network.connect
     return replace(request, prices=prices_here(plan.preset)) if here else request
 
 
-def _show_all(timed: Timed, tokens: Iterator[Token]) -> None:
-    """Shows each token as it comes, escaped but for its line ends."""
-    for token in timed.watch(tokens):
-        lines = [shown(line, len(line)) for line in token.text.split("\n")]
-        out.print("\n".join(lines), end="", soft_wrap=True)
-    out.print()
+def _show_all(tokens: Texts, request: Request, json: Path | None, by: Session | None = None) -> int:
+    """Shows each token of a text as it comes, escaped but for its line ends, and returns the exit status.
+    Tokens that came before the connection broke for good, or Ctrl-C, are reported too."""
+    timed = Timed()
+    try:
+        for token in timed.watch(only(tokens, request)):
+            lines = [shown(line, len(line)) for line in token.text.split("\n")]
+            out.print("\n".join(lines), end="", soft_wrap=True)
+        out.print()
+    finally:
+        if timed.tokens:
+            write_report(json, timed.report() | (by.cost() if by else {}))
+    return timed.warn()
 
 
-def _connected(timed: Timed, prompt: str, request: Request, settings: Settings, json: Path | None) -> None:
-    """Generates with a server. Tokens that came before the connection broke for good, or Ctrl-C, are reported
-    too."""
-    with (_by_a_service if is_service(settings) else _over_a_port)(settings) as session:
-        try:
-            _show_all(timed, session.tokens(prompt, request))
-        finally:
-            if timed.tokens:
-                write_report(json, timed.report() | session.cost())
-        say(f"session: {cost_line(session.cost(), sum(timed.seconds))}")
+def _connected(
+    prompt: str | None, file: Path | None, request: Request, settings: Settings, json: Path | None
+) -> int:
+    """Generates with a server, and returns the exit status."""
+    lines = read_lines(file) if file else []
+    session_of = _by_a_service if is_service(settings) else _over_a_port
+    with session_of(settings, len(lines) or 1, request.max_tokens) as session:
+        began = time.monotonic()
+        if prompt is None:
+            good, bad = admitted(session.front, session.room + 1 - request.max_tokens, lines, file)
+            tokens = session.tokens([str(line.text) for line in good], request)
+            status = _show_file(good, bad, tokens, json, session)
+        else:
+            status = _show_all(session.tokens([prompt], request), request, json, session)
+        say(f"session: {cost_line(session.cost(), time.monotonic() - began)}")
+    return status
 
 
 def _require_nothing(settings: Settings, request: Request) -> None:
@@ -292,66 +324,67 @@ def _require_nothing(settings: Settings, request: Request) -> None:
 # Generation with a server.
 
 
-@dataclass(frozen=True)
-class GenerationSession:
-    """A generation session with a server. tokens: yields token by token, after saying what they will cost.
-    cost: bytes so far, and rounds over a port."""
-
-    tokens: Callable[[str, Request], Iterator[Token]]
-    cost: Callable[[], dict[str, Any]]
-
-
 def _of_two_parties(
     plan: Program,
     front: Embedder,
     generate: Callable[[str, TextOptions, Watch], Iterator[Token]],
-    prompt: str,
+    prompts: Sequence[str],
     options: Request,
-) -> Iterator[Token]:
-    """Yields tokens of two parties. generate: calls its watch as each step begins. Raises InputError,
-    PeerError, RefusedError."""
-    with watching(plan, "prompt", {}) as watch:
-        tokens = generate(prompt, options, watch)
-        count = len(ids_of(front, prompt, begun=bool(plan.begin)))
-        slots = padded_slots(plan, count, options.max_tokens)
-        chance = options.choice.temperature, options.choice.top_k
-        say(f"expected: {writing_expectation(plan, slots, *chance)}")
-        first = next(tokens)
-    yield first
-    yield from tokens
+) -> Texts:
+    """Yields tokens of two parties, one text after the other. generate: calls its watch as each step begins.
+    Raises InputError, PeerError, RefusedError."""
+    chance = options.choice.temperature, options.choice.top_k
+    slots = most_slots(plan, front, prompts, options.max_tokens)
+    more = f"; {len(prompts)} texts in turn, this is the longest prompt" if len(prompts) > 1 else ""
+    for number, prompt in enumerate(prompts):
+        with watching(plan, "prompt", {}) as watch:
+            tokens = generate(prompt, options, watch)
+            if not number:
+                say(f"expected: {writing_expectation(plan, slots, *chance)}{more}")
+            first = next(tokens)
+        yield number, first
+        yield from ((number, token) for token in tokens)
 
 
 @contextmanager
-def _over_a_port(settings: Settings) -> Iterator[GenerationSession]:
+def _over_a_port(settings: Settings, texts: int, _: int) -> Iterator[Session]:
     greet = partial(open_client, link=settings.plan.link)
     session = RenewableSession(lambda: dial_server(settings), greet)
     try:
-        before = prepare_ahead(session, min(1, settings.network.prepared))
+        before = prepare_ahead(session, min(texts, settings.network.prepared))
         if before:
             say(f"before the text: {cost_line(before, before['seconds'])}")
         apart = {"before": before} if before else {}
-        tokens = partial(_of_two_parties, session.plan, session.part.front, session.generate)
-        yield GenerationSession(tokens, lambda: session.cost | apart)
+        plan, front = session.plan, session.part.front
+        tokens = partial(_of_two_parties, plan, front, session.generate)
+        yield Session(lambda: session.cost | apart, front, plan.tokens, tokens, alone=True)
     finally:
         session.close(politely=True)
 
 
 @contextmanager
-def _by_a_service(settings: Settings) -> Iterator[GenerationSession]:
+def _by_a_service(settings: Settings, texts: int, most: int) -> Iterator[Session]:
     model, meter = settings.plan.model, Meter()
     with service_of(settings) as service:
         name = str(model) if model else None
-        session = open_session(service, ["generate"], name, settings.plan.scheme, meter)
+        session = open_session(service, ["generate"], name, settings.plan.scheme, meter, texts, most)
+        plan, front = session.plan, session.front
+        if front is None:
+            raise InputError("the model starts from hidden states", hint="ask it from Python")
 
         def generate(prompt: str, options: TextOptions, watch: Watch) -> Iterator[Token]:
             return service.each(session.generate(prompt, options, meter, lambda now: watch(now.stage)))
 
-        def by_requests(prompt: str, options: Request) -> Iterator[Token]:
-            """Yields tokens of ciphertexts, each under a bar of its own."""
-            say(f"{expectation(session.offer, 'token')}; {options.max_tokens} tokens at most")
-            tokens = service.each(session.generate(prompt, options, meter, lambda now: report(now)))
+        def by_requests(prompts: Sequence[str], options: Request) -> Texts:
+            """Yields tokens of ciphertexts, those of one text each under a bar of its own."""
+            what, offer = "token" if len(prompts) == 1 else "request", session.offer
+            most = options.max_tokens * -(-len(prompts) // plan.batch)
+            sent = size(most * (offer.request_bytes + offer.response_bytes))
+            whole = f"{several(most, what)} at most, {duration(most * offer.seconds)} and {sent} in all"
+            say(f"{expectation(offer, what)}; {whole}")
+            tokens = service.each(session.generate_batch(prompts, options, meter, lambda now: report(now)))
             for number in count(1):
-                with progress(f"token {number}") as report:
+                with progress(f"token {number}" if len(prompts) == 1 else "texts") as report:
                     token = next(tokens, None)
                 if token is None:
                     return
@@ -360,8 +393,8 @@ def _by_a_service(settings: Settings) -> Iterator[GenerationSession]:
         def cost() -> dict[str, float]:
             return {"bytes_sent": meter.sent, "bytes_received": meter.received}
 
-        if isinstance(session.plan, Program):
-            assert session.front is not None  # by its scheme
-            yield GenerationSession(partial(_of_two_parties, session.plan, session.front, generate), cost)
+        if isinstance(plan, Program):
+            of_two = partial(_of_two_parties, plan, front, generate)
+            yield Session(cost, front, plan.tokens, of_two, alone=True)
         else:
-            yield GenerationSession(by_requests, cost)
+            yield Session(cost, front, min(plan.tokens, front.config.positions), by_requests)

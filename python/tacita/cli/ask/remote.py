@@ -361,9 +361,10 @@ def open_session(
     scheme: str | None,
     meter: Meter,
     texts: int = 1,
+    tokens: int = 1,
 ) -> Session:
     """Opens a session and shows its plan."""
-    session = service.open(verbs, model, scheme, meter, texts)
+    session = service.open(verbs, model, scheme, meter, texts, tokens)
     plan, bits = session.plan, session.offer.security_bits
     secure = f", {bits} bits" if bits else ""
     say(

@@ -142,6 +142,8 @@ _OF_FILE = {
     LIST[_shape("GeneratedLine", _WRITTEN | {int: "line"})]: "results",
     list[float]: "turn_seconds",
     Rows: "rejected",
+    int: "bytes_sent? bytes_received? rounds?",
+    Numbers: "before?",
 }
 _EVALUATED = {
     int: "threads bootstraps resumed_stages",

@@ -157,13 +157,15 @@ def test_its_threads_write_the_words_that_python_does(writer: Any, tmp_path: Pat
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 @pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
 def test_the_page_marks_an_answer_ranks_lines_and_fills_a_mask(tmp_path: Path) -> None:
-    """A line that was asked about is not asked about again: the second question costs less."""
+    """A line that was asked about is not asked about again: the second question costs less. A context that
+    is written anew while an answer is under way is not the one that the answer is from."""
     question, lines = "A fine film", "a dull plot\nis it never boring\na fine film"
     for name, second in (("answer", CONTEXT), ("embed", lines), ("fill", "")):
         checkpoint = random.make_random_checkpoint(layers=1, **TASKS[name])
         with world.serving(checkpoint, 32) as served, world.service(served, PAGE) as url:
             texts = ("a [MASK] film", "never boring") if name == "fill" else (question, "a good film")
-            [found] = run(TESTS / "page.mjs", CHROMIUM, url, *texts, LINES=second)
+            later = {"LATER": "a dull film"} if name == "answer" else {}
+            [found] = run(TESTS / "page.mjs", CHROMIUM, url, *texts, LINES=second, **later)
         assert found["complaints"] == [] and found["unnamed"] == []
         first, other = found["answers"]
         if name == "fill":
@@ -202,6 +204,15 @@ def test_a_text_can_be_stopped_in_a_browser(writer: Any) -> None:
         assert 1 <= count < 20 and shown["status"] == f"Written: {count} tokens"
         assert (prompt + words(writer.checkpoint, prompt, 20)).startswith(shown["written"])
     assert found["complaints"] == [] and len(writer.visits) <= before + 1
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+@pytest.mark.skipif(not (ROOT / "web" / "node_modules").exists(), reason="playwright-core: make web")
+def test_a_page_that_leaves_a_model_can_ask_again(model: Any) -> None:
+    with world.service(model, PAGE) as url:
+        [found] = run(TESTS / "page.mjs", CHROMIUM, url, *TEXTS, LEAVE=1)
+    left, second = found["answers"]
+    assert (found["complaints"], left) == ([], {"status": ""}) and second["label"] == "negative"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")

@@ -30,6 +30,17 @@ interface Shape {
   readonly what: Key;
 }
 
+/** What is asked, whatever the form holds later. second: context, or second of a pair. lines: the second
+ * field as it stood. */
+export interface Question {
+  readonly kind: Kind;
+  readonly second: string;
+  readonly lines: string;
+  readonly labels: readonly string[];
+  readonly wish: Wish;
+  readonly offer: Offer;
+}
+
 const SHAPES: Readonly<Record<Kind, Shape>> = {
   classify: { go: "Classify", text: "Text", more: "Second text, for a model of pairs", what: "numbers" },
   embed: {
@@ -122,6 +133,13 @@ export function searchLines(): string[] {
 
 export function wish(): Wish {
   return { most: Number(most.value), thousandths: Math.round(1000 * Number(temperature.value)) };
+}
+
+/** What the form asks now. */
+export function question(): Question {
+  const { labels } = chosenModel();
+  const fields = { second: secondText(), lines: lines.value, wish: wish() };
+  return { kind: kind(), labels, offer: chosenOffer(), ...fields };
 }
 
 /** Fits the form to the model that is chosen. fresh: with its first example. */

@@ -103,7 +103,8 @@ export type Message =
   | Failed
   | { readonly kind: "closed" };
 
-/** From the page to the worker that computes. port: to the worker with the socket. */
+/** From the page to the worker that computes. port: to the worker with the socket. turn: a number for each
+ * text, from 1 on. */
 export type Order =
   | {
       readonly kind: "open";
@@ -111,10 +112,16 @@ export type Order =
       readonly port: MessagePort;
       readonly engine: string;
     }
-  | { readonly kind: "ask"; readonly text: string; readonly context: string }
-  | { readonly kind: "write"; readonly prompt: string; readonly wish: Wish }
-  | { readonly kind: "enough" }
+  | { readonly kind: "ask"; readonly turn: number; readonly text: string; readonly context: string }
+  | { readonly kind: "write"; readonly turn: number; readonly prompt: string; readonly wish: Wish }
+  | { readonly kind: "enough"; readonly turn: number }
   | { readonly kind: "end" };
+
+/** From the worker that computes. turn: of the text that this is of, 0 of none. */
+export interface Told {
+  readonly turn: number;
+  readonly message: Message;
+}
 
 /** From the page to the worker with the socket. port: to the worker that computes. */
 export interface Dial {

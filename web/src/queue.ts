@@ -17,6 +17,8 @@ const NOTHING: Cost = { sent: 0, received: 0, rounds: 0 };
 export const insecure = new URLSearchParams(location.search).has("allow-insecure");
 
 let session: Session | undefined;
+let question: form.Question | undefined; // that the texts are of
+let busy = false; // whether texts are under way
 let held = false; // whether this page's keys are at the server
 let texts: string[] = [];
 let answers: Answer[] = []; // of the first of them
@@ -48,6 +50,7 @@ export function ask(): void {
   element("result", HTMLElement).hidden = true;
   [writing, tokens, stopping, answers, asks] = ["", 0, false, [], 0];
   [at, texts, start] = [new Date(), [form.text.value, ...form.searchLines()], moved];
+  question = form.question();
   resetClock();
   form.keepWay();
   depart(form.text.value);
@@ -63,11 +66,13 @@ export function ask(): void {
 }
 
 function lock(): void {
+  busy = true;
   form.lock(true);
   startClock(share);
 }
 
 function unlock(): void {
+  busy = false;
   form.lock(false);
   stopClock();
   form.showPrice(held);
@@ -76,8 +81,9 @@ function unlock(): void {
 /** Which part of the texts is done, null where that cannot be told: by tokens that are written, else by bytes
  * that were moved of those that a text moves. The first text of a session moves more, and goes by layers. */
 function share(): number | null {
-  const offer = form.chosenOffer();
-  if (form.kind() === "generate") return tokens / form.wish().most || null;
+  if (!question) return null;
+  const { offer, kind, wish } = question;
+  if (kind === "generate") return tokens / wish.most || null;
   if (!offer.connected) return null;
   const bytes = (moved.sent + moved.received - mark.sent - mark.received) / offer.traffic_bytes;
   return (answers.length + Math.min(0.99, warm ? bytes : layer)) / texts.length;
@@ -108,9 +114,16 @@ export function stop(): void {
   sayStep(t("stopping behind this token"));
 }
 
-/** Ends the session, if there is one; the server drops what it has of it. */
+/** Ends the session, if there is one; the server drops what it has of it. Nothing comes of texts that are
+ * under way. */
 export function leave(): void {
-  session?.end();
+  if (!busy) session?.end();
+  else {
+    session?.stop();
+    unlock();
+    sayStep("");
+    say("");
+  }
   forget();
 }
 
@@ -159,7 +172,7 @@ function receive(message: Message): void {
       fail(message.message, message.again);
       break;
     case "closed":
-      if (!form.button.disabled) leave(); // between two texts: the next one connects again
+      if (!busy) leave(); // between two texts: the next one connects again
   }
 }
 
@@ -208,8 +221,9 @@ function begin(): void {
   look();
   if (texts.length > 1) say(t("text {at} of {count}", { at: answers.length + 1, count: texts.length }));
   else say(t("Under way: only unreadable bytes leave this page"));
-  if (form.kind() === "generate") session?.write?.(next, form.wish());
-  else session?.ask(next, form.secondText());
+  if (!question) return;
+  if (question.kind === "generate") session?.write?.(next, question.wish);
+  else session?.ask(next, question.second);
 }
 
 function take(message: Answered): void {
@@ -223,8 +237,9 @@ function take(message: Answered): void {
 
 /** Shows what came of the texts. */
 function show(): void {
-  const [all, found, labels, context] = [texts, answers, form.chosenModel().labels, form.lines.value];
-  const [price, took, what] = [cost(), elapsed(), form.kind()];
+  if (!question) return;
+  const { labels, lines: context, kind: what } = question;
+  const [all, found, price, took] = [texts, answers, cost(), elapsed()];
   unlock();
   finish(() => {
     const [first] = found as [Answer];

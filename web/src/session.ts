@@ -1,6 +1,6 @@
 /** A session: two threads and what they say, behind three functions. */
 import { makeRing } from "./ring.js";
-import type { Dial, SocketMessage, Order, Message, Wish } from "./messages.js";
+import type { Dial, SocketMessage, Order, Message, Told, Wish } from "./messages.js";
 
 const RING_BYTES = 1 << 22;
 const ENGINE = "tacita.wasm";
@@ -34,7 +34,8 @@ export function socketUrl(page: string, model: string): string {
   return url.href;
 }
 
-/** Opens a session. tell: called with everything that happens. */
+/** Opens a session. tell: called with everything that happens, until it ends; of a text that was asked to end
+ * with one more token. */
 export function open(
   model: string,
   token: string,
@@ -45,17 +46,29 @@ export function open(
   const worker = new Worker("worker.js", { type: "module" });
   const socket = new Worker("socket.js", { type: "module" });
   const order = (what: Order, transfer: Transferable[] = []): void => worker.postMessage(what, transfer);
+  let opened = false;
+  let ended = false;
+  let turns = 0; // texts so far
+  let turn = 0; // of the text that is under way
+  let ending = false; // whether its next token is the last that is wanted
   const stop = (): void => {
+    ended = true;
     worker.terminate();
     socket.terminate();
   };
-  let opened = false;
-  let ended = false;
-  worker.addEventListener("message", ({ data }: MessageEvent<Message>) => {
-    if (!ended) tell(data);
+  const begin = (): number => {
+    ending = false;
+    turns += 1;
+    return (turn = turns);
+  };
+  worker.addEventListener("message", ({ data: { turn: from, message } }: MessageEvent<Told>) => {
+    if (ended || (from !== 0 && from !== turn)) return; // late: what is under way now is another text
+    if (ending && message.kind === "written") turn = 0;
+    tell(message);
   });
   worker.addEventListener("error", () => {
-    tell({ kind: "failed", message: "the engine cannot be loaded; reload the page", again: false });
+    const message = "the engine cannot be loaded; reload the page";
+    if (!ended) tell({ kind: "failed", message, again: false });
   });
   socket.addEventListener("message", ({ data }: MessageEvent<SocketMessage>) => {
     if (data.kind === "passed") return void (ended || tell(data));
@@ -73,14 +86,18 @@ export function open(
   socket.postMessage(dial, [port1]);
   const engine = new URL(ENGINE, location.href).href;
   order({ kind: "open", ring, port: port2, engine }, [port2]);
+  const enough = (): void => {
+    ending = true;
+    order({ kind: "enough", turn });
+  };
   const end = (): void => {
     ended = true;
     order({ kind: "end" });
   };
   return {
-    ask: (text, context) => order({ kind: "ask", text, context }),
-    write: (prompt, wish) => order({ kind: "write", prompt, wish }),
-    enough: () => order({ kind: "enough" }),
+    ask: (text, context) => order({ kind: "ask", turn: begin(), text, context }),
+    write: (prompt, wish) => order({ kind: "write", turn: begin(), prompt, wish }),
+    enough,
     end,
     stop,
   };

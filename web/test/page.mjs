@@ -1,8 +1,9 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
-// MODEL chooses a model. WAY=SCHEME asks by that scheme, and tells the price that was shown before; BREAK=NUMBER
-// breaks so many uploads of keys off. LINES fills the second field. WRITE=TOKENS has so many written behind each
-// text, STOP=1 stops each behind its first.
+// MODEL chooses a model. WAY=SCHEME asks by that scheme, and tells the price that was shown before;
+// BREAK=NUMBER breaks so many uploads of keys off. LINES fills the second field. WRITE=TOKENS has so many
+// written behind each text, STOP=1 stops each behind its first. LATER fills the second field once more, and
+// LEAVE=1 leaves the model of the first text, while a text is under way.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -40,6 +41,8 @@ async function asked(text) {
     await page.locator("#label", { hasText: "1 token" }).waitFor({ timeout: 120_000 });
     await page.getByRole("button", { name: "Stop" }).click();
   }
+  if (process.env.LATER) await page.locator("#lines").fill(process.env.LATER);
+  if (process.env.LEAVE && text === texts[0]) await page.locator("#model").dispatchEvent("change");
   const over = page.locator("#ask[aria-busy=false]");
   await over.waitFor({ timeout: Number(process.env.PATIENCE ?? 240_000) });
   const shown = await page.locator("#result").isVisible();

@@ -7,8 +7,9 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 const part = (name) => import(pathToFileURL(resolve(join(process.env.TACITA_PARTS, `${name}.js`))).href);
-const names = ["ring", "session", "words", "ways", "files/chunks", "files/upload", "service", "language"];
-const [{ makeRing, Reader, Writer }, { protocolsOf, socketUrl }, words, ways, chunks, { send }, service, language] =
+const files = ["files/chunks", "files/upload"];
+const names = ["ring", "session", "words", "ways", ...files, "service", "language", "turns"];
+const [{ makeRing, Reader, Writer }, { open, protocolsOf, socketUrl }, words, ways, chunks, { send }, service, language, { Turns }] =
   await Promise.all(names.map(part));
 const { Chunker, makeCount, counted: taken } = chunks;
 
@@ -72,6 +73,117 @@ test("each kind of model is asked in both ways", () => {
 test("the socket is beside the page", () => {
   assert.equal(socketUrl("https://host:8443/x?y", "a b&c"), "wss://host:8443/v1/two-party?model=a+b%26c");
   assert.equal(socketUrl("http://127.0.0.1/", "m"), "ws://127.0.0.1/v1/two-party?model=m");
+});
+
+/** Orders to an engine that writes so many tokens behind each prompt, and what it did. at: what happens as a
+ * token of a text is computed. */
+function computing(counts, at = () => undefined) {
+  const [done, told, written] = [[], [], {}];
+  let prompt = "";
+  const token = () => {
+    written[prompt] = (written[prompt] ?? 0) + 1;
+    done.push(`${prompt}${written[prompt]}`);
+    at(turns, prompt, written[prompt]);
+    return written[prompt] < counts[prompt];
+  };
+  const engine = {
+    greet: () => done.push("greet"),
+    write: (text) => ((prompt = text), token()),
+    next: token,
+    classify: () => {
+      throw new Error("a trap");
+    },
+    enough: () => done.push("enough"),
+    end: () => done.push("end"),
+  };
+  const turns = new Turns(async () => engine, (turn, message) => told.push([turn, message]), () => done.push("close"));
+  return { turns, done, told };
+}
+
+const text = (turn, prompt) => ({ kind: "write", turn, prompt, wish: { most: 9, thousandths: 0 } });
+
+test("a text that is asked for while another is written waits for its end", async () => {
+  const asks = (turns, prompt, token) => {
+    if (prompt !== "a" || token !== 2) return;
+    void turns.hear({ kind: "enough", turn: 1 });
+    void turns.hear(text(2, "b"));
+  };
+  const { turns, done } = computing({ a: 9, b: 3 }, asks);
+  void turns.hear({ kind: "open" });
+  await turns.hear(text(1, "a"));
+  await turns.hear({ kind: "enough", turn: 1 }); // once more, behind all orders so far
+  await turns.hear({ kind: "end" });
+  assert.deepEqual(done, ["greet", "a1", "a2", "enough", "b1", "b2", "b3", "end", "close"]);
+});
+
+test("an end of the text before ends no other text, and goodbye ends every one", async () => {
+  const late = (turns, prompt, token) => {
+    if (prompt === "b" && token === 1) void turns.hear({ kind: "enough", turn: 1 });
+    if (prompt === "b" && token === 4) void turns.hear({ kind: "end" });
+  };
+  const { turns, done } = computing({ a: 1, b: 9 }, late);
+  for (const order of [{ kind: "open" }, text(1, "a"), text(2, "b")]) await turns.hear(order);
+  await turns.hear({ kind: "enough", turn: 2 });
+  assert.deepEqual(done, ["greet", "a1", "b1", "b2", "b3", "b4", "enough", "end", "close"]);
+});
+
+test("an engine that fails says which text it was", async () => {
+  const { turns, told } = computing({});
+  await turns.hear({ kind: "open" });
+  await turns.hear({ kind: "ask", turn: 7, text: "a", context: "" });
+  const [[turn, { kind, again, message }]] = told;
+  assert.deepEqual([turn, kind, again], [7, "failed", false]);
+  assert.match(message, /a trap/);
+});
+
+/** A session whose threads are none: what it was told of, and what a thread says. */
+function session() {
+  const [threads, told] = [{}, []];
+  globalThis.location = { href: "http://host/" };
+  globalThis.Worker = class {
+    constructor(name) {
+      threads[name] = this;
+      [this.heard, this.posted, this.running] = [{}, [], true];
+    }
+    addEventListener(kind, listener) {
+      this.heard[kind] = listener;
+    }
+    postMessage(message) {
+      this.posted.push(message);
+    }
+    terminate() {
+      this.running = false;
+    }
+  };
+  const opened = open("m", "", (message) => told.push(message));
+  const says = (turn, message) => threads["worker.js"].heard.message({ data: { turn, message } });
+  return { opened, told, says, threads };
+}
+
+test("late tokens of a text that was stopped are no tokens of the next", () => {
+  const { opened, told, says, threads } = session();
+  const wish = { most: 9, thousandths: 0 };
+  says(0, { kind: "ready" });
+  opened.write("a", wish);
+  says(1, { kind: "written", text: "a1" });
+  opened.enough();
+  for (const word of ["a2", "a3"]) says(1, { kind: "written", text: word });
+  opened.write("b", wish);
+  for (const kind of ["node", "failed", "written"]) says(1, { kind, text: "a4" });
+  for (const word of ["b1", "b2"]) says(2, { kind: "written", text: word });
+  assert.deepEqual(told.map(({ kind, text }) => text ?? kind), ["ready", "a1", "a2", "b1", "b2"]);
+  const orders = threads["worker.js"].posted.map(({ kind, turn }) => [kind, turn]);
+  assert.deepEqual(orders, [["open", undefined], ["write", 1], ["enough", 1], ["write", 2]]);
+});
+
+test("nothing is told of a session that was stopped", () => {
+  const { opened, told, says, threads } = session();
+  opened.ask("a", "");
+  opened.stop();
+  says(1, { kind: "answer" });
+  threads["worker.js"].heard.error();
+  for (const kind of ["passed", "closed"]) threads["socket.js"].heard.message({ data: { kind } });
+  assert.deepEqual([told, threads["worker.js"].running, threads["socket.js"].running], [[], false, false]);
 });
 
 test("numbers and steps in words", () => {

@@ -80,15 +80,19 @@ async function streamedEnd(
   const response = await get(asking, `/v1/requests/${id}/events`);
   if (!response.body) return null;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let text = ""; ; ) {
-    const { value, done } = await reader.read();
-    if (done || text.length > MOST_LINE) return null;
-    const lines = (text + value).split("\n");
-    text = lines.pop() ?? "";
-    for (const line of lines.filter((each) => each.startsWith("data:"))) {
-      const status = JSON.parse(line.slice(5)) as Status;
-      tell(status);
-      if (FINAL.includes(status.state)) return status;
+  try {
+    for (let text = ""; ; ) {
+      const { value, done } = await reader.read();
+      if (done || text.length > MOST_LINE) return null;
+      const lines = (text + value).split("\n");
+      text = lines.pop() ?? "";
+      for (const line of lines.filter((each) => each.startsWith("data:"))) {
+        const status = JSON.parse(line.slice(5)) as Status;
+        tell(status);
+        if (FINAL.includes(status.state)) return status;
+      }
     }
+  } finally {
+    void reader.cancel().catch(() => undefined); // a browser holds few connections to a server
   }
 }

@@ -60,8 +60,13 @@ class FilesClient {
 
   constructor(
     private readonly place: Place,
-    private readonly tell: (told: Message) => void,
+    private readonly told: (told: Message) => void,
   ) {}
+
+  /** Nothing is told of a client that was stopped. */
+  private tell(told: Message): void {
+    if (!this.aborter.signal.aborted) this.told(told);
+  }
 
   async open(): Promise<void> {
     const { model, offer, token, insecure } = this.place;
@@ -115,7 +120,6 @@ class FilesClient {
   }
 
   failed(error: unknown): void {
-    if (this.aborter.signal.aborted) return;
     const message = error instanceof Error ? error.message : String(error);
     this.tell({ kind: "failed", message, again: error instanceof Failure ? error.again : this.ready });
   }

@@ -22,6 +22,7 @@ from tacita.texts.embed import embed, length_of
 
 world = pytest.importorskip("web_world", reason="the service's packages are not installed")
 random = pytest.importorskip("random_checkpoint")
+vectors = pytest.importorskip("program_vectors")
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "python" / "tacita" / "data" / "web"
@@ -152,6 +153,22 @@ def test_its_threads_write_the_words_that_python_does(writer: Any, tmp_path: Pat
     [failed] = [each for each in run(*asked, TOO_LONG, WRITE=6) if each["kind"] == "failed"]
     assert "this model takes 40" in failed["message"] and failed["again"] is True
     assert writer.visits[0].problem is None
+
+
+def test_its_threads_attend_by_tiles(tmp_path: Path) -> None:
+    """A model with a window, and one that writes: the prompt by tiles, the tokens behind it at once."""
+    build_parts(tmp_path)
+    windowed = vectors.model_of("tiles")
+    with vectors.small_tiles(), world.serving(windowed, 16) as served:
+        told = run(TESTS / "ask.mjs", tmp_path, ENGINE, served.listener.port, *vectors.TEXTS)
+    for text, each in zip(vectors.TEXTS, [each for each in told if each["kind"] == "answer"], strict=True):
+        expected = reference(windowed, *embed(windowed, text, 16)).logits
+        assert each["answer"]["logits"] == pytest.approx(expected, abs=0.03)
+    with vectors.small_tiles(), world.serving(DEFAULT_DECODER, 20) as served:
+        told = run(TESTS / "ask.mjs", tmp_path, ENGINE, served.listener.port, PROMPTS[0], WRITE=3)
+        assert any(step.op == "tiles" for step in served.plan.program.steps)
+    written = "".join(each["text"] for each in told if each["kind"] == "written")
+    assert written == words(served.checkpoint, PROMPTS[0], 3)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")

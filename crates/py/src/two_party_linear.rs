@@ -68,7 +68,7 @@ pub fn product_cost(
     link: LinkOption,
     opened: bool,
     crossed: bool,
-) -> PyResult<(usize, f64)> {
+) -> PyResult<(u64, f64)> {
     let op = "product_cost";
     let (dims, _) = dims(op, &shape)?;
     let options = Options {

@@ -1,6 +1,7 @@
 //! Tensors of shares, and what is done to them without a message. Programs come from a peer: every shape and
 //! ring is checked here, whatever it says.
 use crate::error::{damaged, Result};
+use std::ops::Range;
 use tacita_mpc::Ring;
 
 /// Values that a tensor may have: far above those of any plan, far below a page's memory.
@@ -164,6 +165,38 @@ impl Tensor {
         self.shaped(&[kept, columns], values.copied().collect())
     }
 
+    /// Some heads and rows of them.
+    ///
+    /// # Errors
+    /// When there are fewer.
+    pub fn part(&self, heads: Range<usize>, rows: Range<usize>) -> Result<Self> {
+        let (before, all, columns) = self.matrices()?;
+        if self.shape.len() != 3 || heads.end > before || rows.end > all {
+            return misfit(format!("heads {heads:?} and rows {rows:?} of {:?}", self.shape));
+        }
+        let shape = vec![heads.len(), rows.len(), columns];
+        let lines = heads.map(|head| (head * all + rows.start) * columns);
+        let values = lines.flat_map(|from| &self.values[from..from + rows.len() * columns]);
+        Self::new(shape, self.ring, values.copied().collect())
+    }
+
+    /// Puts a part in its place, as [`Self::part`] takes it.
+    ///
+    /// # Errors
+    /// For a part of other sizes.
+    pub fn put(&mut self, heads: Range<usize>, rows: Range<usize>, part: &Self) -> Result<()> {
+        let (before, all, columns) = self.matrices()?;
+        let fits = part.shape == [heads.len(), rows.len(), columns] && part.ring == self.ring;
+        if !fits || heads.end > before || rows.end > all {
+            return misfit(format!("{:?} as heads {heads:?} and rows {rows:?}", part.shape));
+        }
+        let size = rows.len() * columns;
+        for (head, values) in heads.zip(part.values.chunks(size.max(1))) {
+            self.values[(head * all + rows.start) * columns..][..size].copy_from_slice(values);
+        }
+        Ok(())
+    }
+
     /// (rows, count * d) -> (count, rows, d).
     ///
     /// # Errors
@@ -248,6 +281,21 @@ mod tests {
         assert_eq!(parts[1].values(), [2, 3, 4, 7, 8, 9]);
         assert_eq!(x.rows(1).unwrap().values(), [0, 1, 2, 3, 4]);
         assert_eq!(x.rows(-1).unwrap().values(), [5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn parts_are_taken_and_put_back() {
+        let x = counted(&[3, 4, 2]);
+        let part = x.part(1..3, 1..3).unwrap();
+        assert_eq!(part.values(), [10, 11, 12, 13, 18, 19, 20, 21]);
+        let mut whole = counted(&[3, 4, 2]).map(x.ring(), |_| 0);
+        for (heads, rows) in [(0..1, 0..4), (1..3, 0..1), (1..3, 1..3), (1..3, 3..4)] {
+            let part = x.part(heads.clone(), rows.clone()).unwrap();
+            whole.put(heads, rows, &part).unwrap();
+        }
+        assert_eq!(whole, x);
+        assert!(x.part(0..4, 0..1).is_err() && x.part(0..1, 4..5).is_err());
+        assert!(whole.put(0..1, 0..1, &part).is_err() && whole.put(2..4, 1..3, &part).is_err());
     }
 
     #[test]

@@ -44,6 +44,13 @@ def test_stored_turns_are_those_of_scaled_angles() -> None:
     assert read("turns") == vectors.turns()
 
 
+def test_stored_tiles_are_those_of_the_program() -> None:
+    assert read("tiles-of") == json.loads(json.dumps(vectors.parts()))
+    program = public_part.decode(bytes.fromhex(read("tiles")["part"])).plan
+    cuts = [step.parameters for step in program.steps if step.op == "tiles"]
+    assert [(cut["back"], cut["rows"]) for cut in cuts] == [(None, 4), (2, 4)]
+
+
 def test_the_default_model_is_read_without_the_library() -> None:
     """The kinds of normaliser, cutter and template that `crates/wasm` knows."""
     tokenizer = api.load().tokenizer

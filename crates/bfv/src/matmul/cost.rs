@@ -58,21 +58,21 @@ impl Default for Costs {
     }
 }
 
-/// What a product is made of.
+/// What a product is made of: more than 32 bits hold, of windows that nobody chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Request ciphertexts.
-    pub requests: usize,
+    pub requests: u64,
     /// Plain polynomials (each transformed for every prime).
-    pub plains: usize,
+    pub plains: u64,
     /// Ciphertext-plaintext products.
-    pub products: usize,
+    pub products: u64,
     /// Permutations of plain polynomials.
-    pub permutations: usize,
+    pub permutations: u64,
     /// Switches that join requests, and merges.
-    pub merges: usize,
+    pub merges: u64,
     /// Responses.
-    pub responses: usize,
+    pub responses: u64,
 }
 
 /// Predicted cost.
@@ -81,23 +81,25 @@ pub struct Price {
     /// CPU nanoseconds of both parties.
     pub cpu: f64,
     /// Bytes from the client and from the server.
-    pub bytes: [usize; 2],
+    pub bytes: [u64; 2],
 }
 
 impl Counts {
     /// Of a product with this layout; `crossed`: both matrices are shared, so both are encrypted.
     pub fn new(layout: &Layout, crossed: bool) -> Self {
         let (grid, batch) = (layout.grid, layout.grid.dims.batch);
-        let (k, m, n) = (grid.k_blocks(), grid.m_blocks(), grid.n_blocks());
+        let sizes = [batch, grid.k_blocks(), grid.m_blocks(), grid.n_blocks()];
+        let [batch, k, m, n] = sizes.map(|size| size as u64);
         let (left, right) = (batch * k * m, batch * m * n);
-        let ways = 1 + usize::from(crossed);
+        let (leaves, responses) = (layout.leaves() as u64, layout.responses() as u64);
+        let ways = 1 + u64::from(crossed);
         Self {
             requests: left + if crossed { right } else { 0 },
             plains: right + if crossed { left } else { 0 },
             products: batch * k * m * n * ways,
             permutations: right * ((1 << layout.join) - 1),
-            merges: left * layout.join as usize / 2 + (layout.leaves() >> layout.join) - layout.responses(),
-            responses: layout.responses(),
+            merges: left * u64::from(layout.join) / 2 + (leaves >> layout.join) - responses,
+            responses,
         }
     }
 }
@@ -108,7 +110,7 @@ impl Costs {
         let counts = Counts::new(layout, crossed);
         let Rounding { limbs, .. } = budget.rounding;
         let wide = if limbs == NARROW { 1.0 } else { WIDE_RATIO };
-        let times = |count: usize, price: f64| count as f64 * price;
+        let times = |count: u64, price: f64| count as f64 * price;
         let per_prime = times(counts.plains, self.plain(layout))
             + times(counts.permutations, self.permute)
             + times(counts.products, self.multiply);
@@ -121,8 +123,8 @@ impl Costs {
         Price {
             cpu: per_prime * limbs as f64 + per_ciphertext * wide,
             bytes: [
-                counts.requests * budget.rounding.byte_len(params),
-                counts.responses * response_len(params, budget.kappa, 0) + bodies,
+                counts.requests * budget.rounding.byte_len(params) as u64,
+                counts.responses * response_len(params, budget.kappa, 0) as u64 + bodies as u64,
             ],
         }
     }

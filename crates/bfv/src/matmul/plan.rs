@@ -160,7 +160,7 @@ fn layouts(dims: Dims, crossed: bool) -> impl Iterator<Item = Layout> {
         let window = Window { kw, mw, nw };
         let grid = Grid { dims, window };
         (0..=mw.ilog2())
-            .filter(move |_| dims.k * dims.m * dims.n * dims.batch > 0)
+            .filter(move |_| [dims.k, dims.m, dims.n, dims.batch].iter().all(|&size| size > 0))
             .flat_map(move |pack| {
                 let most = if crossed {
                     0

@@ -122,9 +122,14 @@ fn middle(from: Fixed, range: u32) -> Fixed {
     Fixed::new(range + frac + 2, frac)
 }
 
-fn check(op: &'static str, from: Fixed, out: Ring, range: u32) -> Result<()> {
+/// Refuses what GELU and SiLU refuse, before anything is sent: formats or ranges that do not fit.
+///
+/// # Errors
+/// [`crate::MpcError::Shape`].
+pub fn check_activation(from: Fixed, out: Ring, range: u32) -> Result<()> {
+    let op = "activation";
     check_range(op, range, FINE)?;
-    let needed = range + from.frac + 1;
+    let needed = range.saturating_add(from.frac).saturating_add(1);
     if needed > from.ring.bits().min(out.bits()) || from.frac < COARSE {
         return shape(op, format!("|x| < 2^{range} in {from:?} to {out:?}"));
     }
@@ -153,7 +158,7 @@ fn rectified(
     bump: Bump,
     range: u32,
 ) -> Result<Vec<u64>> {
-    check("activation", from, to.ring, range)?;
+    check_activation(from, to.ring, range)?;
     let (wide, rest) = (Chain::input(NARROW), middle(from, range));
     let mut size = rescale(party, x, from, bump.chain.sigma, wide)?;
     let compare = |party: &mut Party| thresholds(party, x, from, range, &[-bump.limit, 0.0, bump.limit]);

@@ -135,7 +135,7 @@ pub(crate) fn coarse(range: u32, frac: u32) -> Fixed {
 
 /// Bits that a signed range and what the extension needs take: |x| < 2^range in a ring of range + 2 bits.
 pub(crate) fn check_range(op: &'static str, range: u32, frac: u32) -> Result<()> {
-    if (1..=40).contains(&range) && range + frac + 2 <= 62 {
+    if (1..=40).contains(&range) && frac <= 60 - range {
         return Ok(());
     }
     shape(op, format!("a range of 2^{range} with {frac} fraction bits"))

@@ -27,7 +27,7 @@ mod softmax;
 #[cfg(test)]
 mod tests;
 
-pub use activation::{gelu, gelu_with, silu, GeluForm, SiluForm, RANGE};
+pub use activation::{check_activation, gelu, gelu_with, silu, GeluForm, SiluForm, RANGE};
 pub use exp::{elu, exp, tanh, EXP_LEAST, EXP_MOST};
 pub use fixed::{convert, rescale, Fixed};
 pub use inverse::{reciprocal, rsqrt, Span, RELATIVE_ERROR};

@@ -48,6 +48,14 @@ impl Norm {
         f64::from(up).exp2() / self.cols as f64
     }
 
+    /// Refuses what [`super::layer_norm`] refuses, before anything is sent.
+    ///
+    /// # Errors
+    /// [`crate::MpcError::Shape`].
+    pub fn check(&self, from: Fixed) -> Result<()> {
+        self.layout(from).map(drop)
+    }
+
     pub(super) fn layout(&self, from: Fixed) -> Result<Layout> {
         let positive = [self.bound, self.least, self.gamma]
             .iter()
@@ -55,7 +63,8 @@ impl Norm {
         let sane =
             positive && self.epsilon >= 0.0 && self.least <= self.bound && (1..=4096).contains(&self.cols);
         let up = (self.bound * self.cols as f64).log2().ceil() as i32;
-        if !sane || up + from.frac as i32 + 2 > from.ring.bits() as i32 {
+        let bits = from.frac as i32 + up; // of the fraction of what is read
+        if !sane || bits < 0 || bits + 2 > from.ring.bits() as i32 {
             return shape("layer_norm", format!("{self:?} of values in {from:?}"));
         }
         let ratio = (self.scale(up) / self.least).log2().ceil().max(1.0);

@@ -1,10 +1,15 @@
 //! The program: the client's walk of a plan, as `tacita.two_party.program` writes it.
+mod rules;
 mod sizes;
 mod steps;
+mod tiles;
 
+pub use rules::Value;
+pub(crate) use rules::{gelu_form, silu_form};
 pub(crate) use sizes::last_reads;
-pub use sizes::{sizes, Value};
+pub use sizes::sizes;
 pub use steps::{Bump, Do, Step};
+pub(crate) use tiles::{joins, Cut, Tile};
 
 use crate::error::{damaged, Result};
 use serde::Deserialize;
@@ -15,7 +20,7 @@ const FORMAT: &str = "tacita-two-party-program";
 const VERSION: u32 = 2;
 const WHAT: &str = "program";
 pub(crate) const WRITES: &str = "next";
-const MOST_TOKENS: usize = 1 << 12;
+const MOST_TOKENS: usize = 1 << 13;
 const MOST_WIDTH: usize = 1 << 16;
 
 /// Bits of a ring and the fraction bits in it.

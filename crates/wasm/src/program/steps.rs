@@ -86,6 +86,13 @@ pub enum Do {
         #[serde(default)]
         scales: Vec<f64>,
     },
+    Tiles {
+        heads: usize,
+        rows: usize,
+        back: Option<usize>,
+        on: Option<usize>,
+    },
+    Join {},
     Append {
         store: usize,
         ring: u32,

@@ -57,15 +57,19 @@ impl<M> Walk<'_, M> {
         if !self.party.is_client() {
             return Ok(x.clone());
         }
-        if self.mask.len() != keys || queries > keys {
-            return misfit(format!("a mask of {} tokens for {keys} keys", self.mask.len()));
+        let (mask, first) = match &self.tile {
+            Some(tile) => (self.mask.get(tile.keys.clone()).unwrap_or_default(), tile.first),
+            // where nothing ahead is seen the queries are those of the last rows, and each sees itself
+            None if on == Some(0) => (self.mask, keys.saturating_sub(queries)),
+            None => (self.mask, 0),
+        };
+        if mask.len() != keys || queries > keys {
+            return misfit(format!("a mask of {} tokens for {keys} keys", mask.len()));
         }
-        // where nothing ahead is seen the queries are those of the last rows, and each sees itself
-        let first = if on == Some(0) { keys - queries } else { 0 };
         let sees = |query: usize, key: usize| {
             let near = back.is_none_or(|back| key.saturating_add(back) >= query)
                 && on.is_none_or(|on| key <= query.saturating_add(on));
-            self.mask[key] && near || on == Some(0) && key == query
+            mask[key] && near || on == Some(0) && key == query
         };
         let less = form.ring.from_signed(gap << fraction);
         let place = |at: usize| ((at / keys) % queries, at % keys);

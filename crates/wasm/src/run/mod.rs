@@ -7,9 +7,10 @@ mod rotary;
 mod shared;
 
 use crate::error::Result;
-use crate::program::{last_reads, sizes, Do, Program, Step, Value};
+use crate::program::{joins, last_reads, sizes, Cut, Do, Program, Step, Tile, Value};
 use crate::tensor::{misfit, Tensor};
 use std::collections::HashMap;
+use std::ops::Range;
 use tacita_mpc::linear::prepared::{Prepared as PreparedRows, Shape};
 use tacita_mpc::linear::Options;
 use tacita_mpc::{Party, Ring};
@@ -140,6 +141,16 @@ struct Walk<'a, M> {
     all_rows: usize,
     stores: Vec<Tensor>,
     prepared: Option<&'a mut Prepared>,
+    /// That it is in, and results of those before it.
+    tile: Option<Tile>,
+    parts: Vec<(Tile, Tensor)>,
+}
+
+/// Registers that are written, and for each step those that are free behind it.
+struct Registers<'a> {
+    program: &'a Program,
+    values: HashMap<usize, Tensor>,
+    frees: Vec<Vec<usize>>,
 }
 
 /// Runs all steps on this party's share of the input, (rows, hidden), and gives its share of the answer.
@@ -172,18 +183,26 @@ pub fn run<M: Model>(
         all_rows,
         stores,
         prepared,
+        tile: None,
+        parts: vec![],
     };
-    let mut registers: HashMap<usize, Tensor> = HashMap::from([(0, input)]);
-    let frees = last_reads(program);
-    for (number, step) in program.steps.iter().enumerate() {
+    let ends = joins(program)?;
+    let mut registers = Registers {
+        program,
+        values: HashMap::from([(0, input)]),
+        frees: last_reads(program, &ends),
+    };
+    let mut number = 0;
+    while let Some(step) = program.steps.get(number) {
         if let Do::Enter { name } = &step.what {
             watch(name);
         }
-        let found = walk.step(number, step, &inputs(step, &registers)?)?;
-        registers.extend(step.outputs.iter().copied().zip(found));
-        for register in &frees[number] {
-            registers.remove(register);
+        if let Some(&end) = ends.get(&number) {
+            walk.tiles(number..end, &mut registers)?;
+            number = end;
         }
+        walk.advance(number, &mut registers)?;
+        number += 1;
     }
     let stores = walk.stores;
     if !stores.is_empty() {
@@ -192,25 +211,92 @@ pub fn run<M: Model>(
             stores,
         };
     }
-    match registers.remove(&program.result) {
+    match registers.values.remove(&program.result) {
         Some(answer) if answer.ring().bits() == program.answered.ring => Ok(answer),
         _ => misfit("no answer in its register"),
     }
 }
 
-fn inputs<'a>(step: &Step, registers: &'a HashMap<usize, Tensor>) -> Result<Vec<&'a Tensor>> {
-    let found = |number: &usize| match registers.get(number) {
-        Some(tensor) => Ok(tensor),
-        _ => misfit(format!("register {number} is empty")),
-    };
-    step.inputs.iter().map(found).collect()
+impl Registers<'_> {
+    fn read(&self, step: &Step) -> Result<Vec<&Tensor>> {
+        let found = |number: &usize| match self.values.get(number) {
+            Some(tensor) => Ok(tensor),
+            _ => misfit(format!("register {number} is empty")),
+        };
+        step.inputs.iter().map(found).collect()
+    }
 }
 
 impl<M: Model> Walk<'_, M> {
+    /// One step: writes its registers and drops what none behind it reads.
+    fn advance(&mut self, number: usize, registers: &mut Registers) -> Result<()> {
+        let step = &registers.program.steps[number];
+        let found = self.step(number, step, &registers.read(step)?)?;
+        registers.values.extend(step.outputs.iter().copied().zip(found));
+        for register in &registers.frees[number] {
+            registers.values.remove(register);
+        }
+        Ok(())
+    }
+
+    /// The steps of tiles, tile after tile: all before their join.
+    fn tiles(&mut self, numbers: Range<usize>, registers: &mut Registers) -> Result<()> {
+        let steps = &registers.program.steps;
+        let (step, join) = (&steps[numbers.start], &steps[numbers.end]);
+        let cut = Cut::of(&step.what);
+        let (Some(cut), [q, k, _]) = (cut, &registers.read(step)?[..]) else {
+            return misfit("tiles of other inputs");
+        };
+        let ((heads, queries, _), (_, keys, _)) = (q.matrices()?, k.matrices()?);
+        for tile in cut.tiles(heads, queries, keys) {
+            self.tile = Some(tile.clone());
+            for number in numbers.clone() {
+                self.advance(number, registers)?;
+            }
+            let part = registers.read(join)?;
+            self.parts
+                .extend(part.first().map(|part| (tile, (*part).clone())));
+        }
+        self.tile = None;
+        Ok(())
+    }
+
+    /// What this tile has of queries, keys and values.
+    fn tiled(&self, given: [&Tensor; 3]) -> Result<Vec<Tensor>> {
+        let Some(tile) = &self.tile else {
+            return misfit("a tile without its join");
+        };
+        let (heads, _, _) = given[0].matrices()?;
+        let part = |(x, rows): (&Tensor, &Range<usize>)| {
+            let group = heads / x.matrices()?.0.max(1);
+            let of_heads = tile.heads.start / group.max(1)..tile.heads.end / group.max(1);
+            x.part(of_heads, rows.clone())
+        };
+        let rows = [&tile.queries, &tile.keys, &tile.keys];
+        given.into_iter().zip(rows).map(part).collect()
+    }
+
+    /// The results of all tiles, put together.
+    fn joined(&mut self, last: &Tensor) -> Result<Tensor> {
+        let parts = std::mem::take(&mut self.parts);
+        let ends = parts.iter().map(|(tile, _)| (tile.heads.end, tile.queries.end));
+        let (heads, rows) = ends.max().unwrap_or_default();
+        let (_, _, columns) = last.matrices()?;
+        let count = heads.checked_mul(rows).and_then(|n| n.checked_mul(columns));
+        let zeros = vec![0; count.unwrap_or_default()];
+        let mut whole = Tensor::new(vec![heads, rows, columns], last.ring(), zeros)?;
+        for (tile, part) in parts {
+            whole.put(tile.heads, tile.queries, &part)?;
+        }
+        Ok(whole)
+    }
+
     fn step(&mut self, number: usize, step: &Step, given: &[&Tensor]) -> Result<Vec<Tensor>> {
         match (&step.what, given) {
             (Do::Enter { .. }, []) => Ok(vec![]),
             (Do::Columns { widths }, [x]) => x.columns(widths),
+            (Do::Tiles { .. }, &[q, k, v]) => self.tiled([q, k, v]),
+            (Do::Join {}, [x]) => Ok(vec![self.joined(x)?]),
             (Do::Softmax { .. }, [x]) => self.softmax(&step.what, x),
             (Do::Average { fraction, ring }, []) => Ok(vec![self.average(*fraction, *ring)?]),
             (Do::Linear { .. }, [x]) => Ok(vec![self.linear(number, &step.what, x)?]),

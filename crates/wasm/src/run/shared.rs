@@ -1,11 +1,11 @@
 //! Steps with the other party: calls of the engine's protocols.
-use super::checks::{few_bits, fixed, gelu_form, held, positive, silu_form, sized};
+use super::checks::{few_bits, fixed, held};
 use super::{Model, Walk};
 use crate::error::Result;
-use crate::program::Do;
+use crate::program::{gelu_form, silu_form, Do};
 use crate::tensor::{misfit, ring, Tensor};
 use tacita_mpc::compare;
-use tacita_mpc::linear::{self, Options};
+use tacita_mpc::linear::{self, Dims, Options};
 use tacita_mpc::nonlinear::{self, few, Norm};
 
 impl<M: Model> Walk<'_, M> {
@@ -46,7 +46,9 @@ impl<M: Model> Walk<'_, M> {
             }
             Do::Gelu(ref bump) => {
                 let (from, to) = bump.formats()?;
-                let form = gelu_form(&bump.form)?;
+                let Some(form) = gelu_form(&bump.form) else {
+                    return misfit("a form of GELU that is not known");
+                };
                 (
                     to,
                     nonlinear::gelu_with(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
@@ -54,7 +56,9 @@ impl<M: Model> Walk<'_, M> {
             }
             Do::Silu(ref bump) => {
                 let (from, to) = bump.formats()?;
-                let form = silu_form(&bump.form)?;
+                let Some(form) = silu_form(&bump.form) else {
+                    return misfit("a form of SiLU that is not known");
+                };
                 (
                     to,
                     nonlinear::silu(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
@@ -79,7 +83,7 @@ impl<M: Model> Walk<'_, M> {
         let &[rows, inputs] = x.shape() else {
             return misfit(format!("a map on {:?}", x.shape()));
         };
-        let (dims, to) = (sized(1, rows, inputs, outputs)?, ring(bits)?);
+        let (dims, to) = (dims(1, rows, inputs, outputs), ring(bits)?);
         let (weights, bias) = self.model.linear().unzip();
         let (weights, values) = (weights.as_deref(), held(x, bits)?);
         let ahead = self
@@ -131,7 +135,7 @@ impl<M: Model> Walk<'_, M> {
         if (heads, inner) != (others, meets) {
             return misfit(format!("a product of {:?} and {:?}", x.shape(), right.shape()));
         }
-        let (dims, to) = (sized(heads, rows, inner, columns)?, ring(bits)?);
+        let (dims, to) = (dims(heads, rows, inner, columns), ring(bits)?);
         let options = Options {
             opened,
             ..Options::default()
@@ -158,9 +162,6 @@ impl<M: Model> Walk<'_, M> {
         };
         let ((heads, rows, cols), from, to) = (x.matrices()?, fixed(bits, fraction)?, fixed(to, finer)?);
         let rows = heads * rows; // of all heads together
-        if !(positive(bound) && positive(least) && positive(gamma) && (0.0..1.0).contains(&epsilon)) {
-            return misfit("bounds of a norm");
-        }
         let norm = Norm {
             rows,
             cols,
@@ -235,4 +236,9 @@ impl<M: Model> Walk<'_, M> {
             _ => misfit("a step of other inputs"),
         }
     }
+}
+
+/// Sizes that were checked with the program (`program::sizes`).
+fn dims(batch: usize, k: usize, m: usize, n: usize) -> Dims {
+    Dims { k, m, n, batch }
 }

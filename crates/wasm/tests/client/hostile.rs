@@ -34,7 +34,10 @@ fn fails(text: &str) {
 /// The program with one step, `what`, on the input.
 fn single(what: &str) -> String {
     let mut program: serde_json::Value = serde_json::from_str(&Vector::read("gelu-pooler").text()).unwrap();
-    let what: serde_json::Value = serde_json::from_str(what).unwrap();
+    one(&mut program, &serde_json::from_str(what).unwrap())
+}
+
+fn one(program: &mut serde_json::Value, what: &serde_json::Value) -> String {
     program["steps"] = serde_json::json!([{"do": what, "in": [0], "out": [1]}]);
     program["result"] = serde_json::json!(1);
     program["entered"]["ring"] = serde_json::json!(64);
@@ -86,15 +89,81 @@ fn steps_with_other_numbers_are_refused() {
         r#"{"elu":{"ring":64,"fraction":18,"to":64,"range":3}}"#,
         r#"{"elu":{"ring":64,"fraction":64,"to":64,"finer":18,"range":3}}"#,
         r#"{"gelu":{"ring":64,"fraction":18,"to":64,"range":4294967295,"form":"abs4"}}"#,
+        r#"{"gelu":{"ring":64,"fraction":18,"to":64,"range":3,"form":"seg4"}}"#,
+        r#"{"gelu":{"ring":64,"fraction":18,"to":64,"range":41,"form":"abs4"}}"#,
+        r#"{"gelu":{"ring":64,"fraction":62,"to":64,"range":3,"form":"abs4"}}"#,
+        r#"{"silu":{"ring":64,"fraction":18,"to":64,"range":0,"form":"abs8"}}"#,
+        r#"{"silu":{"ring":64,"fraction":18,"to":64,"range":3,"form":"abs4"}}"#,
+        r#"{"silu":{"ring":64,"fraction":18,"to":16,"range":3,"form":"abs8"}}"#,
+        r#"{"tiles":{"heads":1,"rows":1,"back":null,"on":null}}"#,
+        r#"{"join":{}}"#,
         r#"{"send":{}}"#,
     ] {
         refused(&single(what));
     }
-    for what in [
-        r#"{"gelu":{"ring":64,"fraction":18,"to":64,"range":3,"form":"seg4"}}"#,
-        r#"{"silu":{"ring":64,"fraction":18,"to":64,"range":0,"form":"abs8"}}"#,
-    ] {
-        fails(&single(what));
+}
+
+/// Products of as many weights as this would be a number of more than 32 bits, which a page has not.
+#[test]
+fn products_of_too_many_weights_are_refused() {
+    let mut program: serde_json::Value = serde_json::from_str(&Vector::read("gelu-pooler").text()).unwrap();
+    let linear =
+        |outputs: usize| serde_json::json!({"linear": {"outputs": outputs, "ring": 64, "opened": false}});
+    (program["tokens"], program["hidden"]) = (1.into(), 2048.into());
+    for (outputs, taken) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        let text = one(&mut program, &linear(outputs));
+        assert_eq!(Program::parse(text.as_bytes()).is_ok(), taken, "{outputs}");
+    }
+    program["hidden"] = 2049.into();
+    refused(&one(&mut program, &linear(1 << 20)));
+}
+
+/// One with other tiles than the vector's.
+fn tiled(change: &dyn Fn(&mut Vec<serde_json::Value>, usize, usize)) -> String {
+    let mut program: serde_json::Value = serde_json::from_str(&Vector::read("tiles").text()).unwrap();
+    let steps = program["steps"].as_array_mut().unwrap();
+    let first = |name: &str| {
+        steps
+            .iter()
+            .position(|step| step["do"].get(name).is_some())
+            .unwrap()
+    };
+    let (begin, end) = (first("tiles"), first("join"));
+    change(steps, begin, end);
+    program.to_string()
+}
+
+#[test]
+fn tiles_that_do_not_fit_are_refused() {
+    use serde_json::{json, Value};
+    assert!(Program::parse(tiled(&|_, _, _| ()).as_bytes()).is_ok());
+    type Change = Box<dyn Fn(&mut Vec<Value>, usize, usize)>;
+    let set = |name: &'static str, value: Value| -> Change {
+        Box::new(move |steps, begin, _| steps[begin]["do"]["tiles"][name] = value.clone())
+    };
+    let changes: Vec<Change> = vec![
+        set("rows", json!(0)),
+        set("heads", json!(0)),
+        set("back", json!(-3)),
+        set("rows", Value::Null),
+        Box::new(|steps, begin, _| steps[begin]["in"] = json!([0, 0, 0])),
+        Box::new(|steps, begin, _| steps[begin]["out"][2] = json!(u64::MAX)),
+        Box::new(|steps, _, end| steps[end]["do"] = json!({"merge": {}})),
+        Box::new(|steps, begin, end| steps[end]["in"] = steps[begin]["out"].as_array().unwrap()[..1].into()),
+        Box::new(|steps, begin, end| steps[begin + 1]["in"][0] = steps[end]["out"][0].clone()),
+        Box::new(|steps, begin, _| steps[begin + 1]["in"][0] = json!(0)),
+        Box::new(|steps, begin, end| steps[end + 1]["in"][0] = steps[begin]["out"][0].clone()),
+        Box::new(|steps, begin, _| {
+            let append = json!({"append": {"store": 0, "ring": 64}});
+            (steps[begin + 1]["in"], steps[begin + 1]["do"]) = (json!([steps[begin]["out"][0]]), append);
+        }),
+        Box::new(|steps, begin, _| {
+            let (tiles, out) = (steps[begin]["do"].clone(), steps[begin]["out"].clone());
+            steps[begin + 1] = json!({"do": tiles, "in": out, "out": steps[begin + 1]["out"]});
+        }),
+    ];
+    for (at, change) in changes.iter().enumerate() {
+        assert!(Program::parse(tiled(change).as_bytes()).is_err(), "change {at}");
     }
 }
 
@@ -141,11 +210,14 @@ fn norms_with_other_bounds_are_refused() {
     for (bound, least, gamma, epsilon) in [
         ("1e308", "1e-308", "1e308", "0.0"),
         ("-1.0", "1.0", "1.0", "0.0"),
-        ("1.0", "1.0", "1.0", "1.0"),
+        ("1.0", "1.0", "1.0", "1.1"),
+        ("1e-12", "1e-12", "1.0", "0.0"),
+        ("1.0", "2.0", "1.0", "0.0"),
+        ("1.0", "1e-6", "1.0", "0.0"),
     ] {
         let form = r#""ring":64,"fraction":18,"to":64,"finer":18,"centred":true"#;
         let bounds = format!("\"bound\":{bound},\"least\":{least},\"gamma\":{gamma},\"epsilon\":{epsilon}");
-        fails(&single(&format!("{{\"norm\":{{{form},{bounds}}}}}")));
+        refused(&single(&format!("{{\"norm\":{{{form},{bounds}}}}}")));
     }
 }
 

@@ -167,6 +167,11 @@ fn silu_and_the_first_row() {
 }
 
 #[test]
+fn attention_by_tiles_and_a_window() {
+    answers_like_the_model("tiles");
+}
+
+#[test]
 fn elu_and_the_first_row() {
     answers_like_the_model("elu-cls");
 }

@@ -185,7 +185,7 @@ def test_a_browser_asks_about_every_token_by_ciphertexts(
     """A mask of a text, and an answer from a context: a pair of texts. They are those of the Python client,
     within the noise of a toy ring."""
     context = "the film is very good, never boring"
-    second = {"LINES": context} if name == "reader" else {}
+    second = {"SECOND": context} if name == "reader" else {}
     found = driven(f"{rows.url}/?allow-insecure", text, MODEL=name, WAY="thor", **second)
     [shown] = found["answers"]
     assert found["complaints"] == []

@@ -182,7 +182,7 @@ def test_the_page_marks_an_answer_ranks_lines_and_fills_a_mask(tmp_path: Path) -
         with world.serving(checkpoint, 32) as served, world.service(served, PAGE) as url:
             texts = ("a [MASK] film", "never boring") if name == "fill" else (question, "a good film")
             later = {"LATER": "a dull film"} if name == "answer" else {}
-            [found] = run(TESTS / "page.mjs", CHROMIUM, url, *texts, LINES=second, **later)
+            [found] = run(TESTS / "page.mjs", CHROMIUM, url, *texts, SECOND=second, **later)
         assert found["complaints"] == [] and found["unnamed"] == []
         first, other = found["answers"]
         if name == "fill":

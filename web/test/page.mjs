@@ -1,7 +1,7 @@
 // Drives the page in Chromium: node page.mjs CHROMIUM URL TEXT... Prints one line of JSON: what was shown for
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
 // MODEL chooses a model. WAY=SCHEME asks by that scheme, and tells the price that was shown before;
-// BREAK=NUMBER breaks so many uploads of keys off. LINES fills the second field. WRITE=TOKENS has so many
+// BREAK=NUMBER breaks so many uploads of keys off. SECOND fills the second field. WRITE=TOKENS has so many
 // written behind each text, STOP=1 stops each behind its first. LATER fills the second field once more, and
 // LEAVE=1 leaves the model of the first text, while a text is under way.
 import { chromium } from "playwright-core";
@@ -31,9 +31,9 @@ const cells = (id) => page.locator(`#${id} tr`).evaluateAll(contents);
 async function asked(text) {
   const writes = Number(process.env.WRITE ?? 0);
   await page.getByRole("textbox", { name: /^(Text|Text with a mask|Prompt|Question)$/ }).fill(text);
-  if (process.env.LINES) {
+  if (process.env.SECOND) {
     if (!(await page.locator("#lines").isVisible())) await page.locator("#kind-of-lines").click();
-    await page.locator("#lines").fill(process.env.LINES);
+    await page.locator("#lines").fill(process.env.SECOND);
   }
   if (writes) await page.getByLabel("Tokens at most").fill(String(writes));
   await page.getByRole("button", { name: /^(Classify|Search|Tag|Answer|Fill|Write)$/ }).click();

@@ -217,7 +217,7 @@ setup-browser:
 # As root, on Debian: PoCL runs OpenCL's kernels on the processor, Oclgrind and clang examine them.
 setup-opencl:
 	apt-get install --yes --no-install-recommends \
-	  pocl-opencl-icd ocl-icd-libopencl1 oclgrind clang-16 libclc-16-dev
+	  pocl-opencl-icd ocl-icd-libopencl1 oclgrind clang-16 libclc-16 libclc-16-dev
 
 # What the kernels take of cards that are not here: registers, spills, doubles. NVIDIA's ptxas is a tool of this
 # check alone; without it, or without clang, its part is left out, in words.

@@ -18,9 +18,13 @@ typedef ulong4 T4; // a modulus of b bits: p, floor(2^64 / p), floor(2^(b + 62) 
 #endif
 
 #define N (1u << LOG_N)
-// Terms of a sum between two reductions: products are below 7p/8, a reduced sum below p/2 + 8, all below 8p.
-// Integers need none: 4,096 terms of 4p fit into 64 bits.
+// Terms of a sum between two reductions: products are below 7p/8, a canonical or reduced sum below p, all
+// below 8p. As integers they are below 4p, and all below 2^62.
+#ifdef F64
 #define LAZY_TERMS 8
+#else
+#define LAZY_TERMS 1024
+#endif
 
 #ifdef F64
 // The nearest integer of |x| < 2^51, ties to even: two additions where `rint` is a slow conversion.
@@ -31,7 +35,7 @@ static inline T add_p_if_negative(T x, T4 m) { return x < 0.0 ? x + m.x : x; }
 // |x| < 8p to about [-p/2, p/2].
 static inline T reduce(T x, T4 m) { return fma(-nearest(x * m.y), m.x, x); }
 
-// Where lazy sums would leave the range of exact integers.
+// Where levels of a transform would leave the range of exact integers.
 static inline T reduce_sum(T x, T4 m) { return reduce(x, m); }
 
 // |x| < 8p to [0, p).
@@ -66,7 +70,7 @@ static inline T negate_canonical(T a, T4 m) { return a == 0.0 ? a : m.x - a; }
 // Any x to [0, 2p).
 static inline T reduce(T x, T4 m) { return x - mul_hi(x, m.y) * m.x; }
 
-// Lazy sums have room: 17 levels of the forward transform stay below 2^57.
+// They have room: 17 levels of the forward transform stay below 2^57.
 static inline T reduce_sum(T x, T4 m) { return x; }
 
 static inline T subtract_p_if_reached(T x, T4 m) { return x >= m.x ? x - m.x : x; }

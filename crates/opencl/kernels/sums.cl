@@ -12,27 +12,24 @@ __kernel void convert(ELEMENTS, CONVERTED) {
     for (uint t = 0; t < terms; t++) {
         T y = slots[(size_t)(a + t) * N + i], p = moduli[sources[t]].x;
         sum = add_multiple_centred(sum, y, p, WEIGHT(t), m);
-        if (t % LAZY_TERMS == LAZY_TERMS - 1) sum = reduce_sum(sum, m);
+        if (t % LAZY_TERMS == LAZY_TERMS - 1) sum = reduce(sum, m);
     }
     AT(out) = canonical(sum, m);
 }
 
-#ifdef F64
-// The same, less the overflow times the product of the sources: the nearest integer of the sum of y_i / p_i,
-// of which each product and each sum is rounded, in order.
+// The same, less the overflow times the product of the sources. inverses: 1/p of each source, as doubles.
 __kernel void convert_exact(ELEMENTS, CONVERTED, __global const T *inverses) {
     OF_THIS_VALUE
-    T sum = 0, quotient = 0;
+    T sum = 0;
+    Real overflow = REAL_ZERO;
     for (uint t = 0; t < terms; t++) {
         T y = slots[(size_t)(a + t) * N + i], p = moduli[sources[t]].x;
-        T centred = y + y > p ? y - p : y, share = centred * inverses[t];
-        quotient = quotient + share;
-        sum = sum + multiply_factor(centred, WEIGHT(t), m);
-        if (t % LAZY_TERMS == LAZY_TERMS - 1) sum = reduce_sum(sum, m);
+        overflow = add_share(overflow, y, p, inverses[t]);
+        sum = add_multiple_centred(sum, y, p, WEIGHT(t), m);
+        if (t % LAZY_TERMS == LAZY_TERMS - 1) sum = reduce(sum, m);
     }
-    AT(out) = canonical(sum + multiply_factor(nearest(quotient), WEIGHT(terms), m), m);
+    AT(out) = canonical(add_nearest_multiple(sum, overflow, WEIGHT(terms), m), m);
 }
-#endif
 
 // Residue i of a row of residues of so many bits, packed from the lowest bit on in 64-bit words.
 static inline T unpacked(__global const ulong *row, uint i, uint bits) {
@@ -54,8 +51,8 @@ __kernel void inner_product(ELEMENTS, uint a, uint terms, __global const ulong *
         sum0 = sum0 + product(d, unpacked(keys + rows[t * limbs + limb], i, bits), m);
         sum1 = sum1 + product(d, unpacked(keys + rows[(terms + t) * limbs + limb], i, bits), m);
         if (t % LAZY_TERMS == LAZY_TERMS - 1) {
-            sum0 = reduce_sum(sum0, m);
-            sum1 = reduce_sum(sum1, m);
+            sum0 = reduce(sum0, m);
+            sum1 = reduce(sum1, m);
         }
     }
     AT(out) = canonical(sum0, m);

@@ -27,7 +27,9 @@ pub fn sources() -> String {
         include_str!("../kernels/field.cl"),
         include_str!("../kernels/transform.cl"),
         include_str!("../kernels/elements.cl"),
+        include_str!("../kernels/doubles.cl"),
         include_str!("../kernels/sums.cl"),
+        include_str!("../kernels/products.cl"),
     ]
     .join("\n")
 }

@@ -1,6 +1,5 @@
 //! Conversions between bases of primes, and rescaling.
 
-use crate::build::Flavour;
 use crate::limbs::{Basis, Factors, Limbs, Scales};
 use crate::queue::Argument;
 use crate::{OpenClError, Ring};
@@ -18,7 +17,7 @@ pub struct Converter {
     scales: Scales,
     /// By target, those of every source, then that of the overflow.
     weights: Buffer<u64>,
-    /// 1/q of every source.
+    /// 1/q of every source, as doubles in both flavours.
     inverses: Buffer<u64>,
 }
 
@@ -84,21 +83,14 @@ impl Ring {
         self.convert_by("convert", x, converter, &[])
     }
 
-    /// The same with [`BaseConverter::convert_exact`], whose sum of quotients is one of doubles.
+    /// The same with [`BaseConverter::convert_exact`]. Its sum of quotients is one of doubles, whose bits
+    /// integers give too.
     ///
     /// # Errors
-    /// As [`Ring::add`], and in the flavour of integers.
+    /// As [`Ring::add`].
     pub fn convert_exact(&self, x: &mut Limbs, converter: &Converter) -> Result<Limbs, OpenClError> {
-        if self.flavour() != Flavour::F64 {
-            let reason = "integers do not round as doubles do";
-            return Err(OpenClError::mismatch("Ring::convert_exact", reason));
-        }
-        self.convert_by(
-            "convert_exact",
-            x,
-            converter,
-            &[Argument::Words(&converter.inverses)],
-        )
+        let inverses = [Argument::Words(&converter.inverses)];
+        self.convert_by("convert_exact", x, converter, &inverses)
     }
 
     fn convert_by(

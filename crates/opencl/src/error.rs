@@ -20,7 +20,14 @@ pub enum OpenClError {
     Unsupported { device: String, lacks: &'static str },
     /// The device's compiler refused the kernels.
     Build { device: String, log: String },
-    /// The device has too little memory, or this ring's part of it is full.
+    /// The device is too small for what was asked for: bytes of both, and which of its sizes that is.
+    Room {
+        what: &'static str,
+        wanted: u64,
+        has: u64,
+        of: &'static str,
+    },
+    /// The slots of this ring are taken, or none in a row are so many.
     Memory { wanted: u64, free: u64 },
     /// Limbs that do not fit the operation.
     Mismatch { operation: &'static str, reason: String },
@@ -75,6 +82,16 @@ impl fmt::Display for OpenClError {
                 f,
                 "{wanted} bytes do not fit into {free} free ones of the device; hint: a ring with fewer \
                  slots, or drop limbs"
+            ),
+            Self::Room {
+                what,
+                wanted,
+                has,
+                of,
+            } => write!(
+                f,
+                "{what} would take {wanted} bytes, and the device's {of} is {has}; hint: fewer slots or \
+                 primes, keys and plaintexts in parts, or a larger device of `tacita device list`"
             ),
             Self::Mismatch { operation, reason } => write!(f, "{operation}: {reason}"),
             Self::Ring(error) => error.fmt(f),

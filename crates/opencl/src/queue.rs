@@ -1,12 +1,13 @@
 //! One device's context, queue of commands in order, program and kernels.
 
 use crate::build::Build;
+use crate::room::check_buffer;
 use crate::{Device, OpenClError};
 use opencl3::command_queue::CommandQueue;
 use opencl3::context::Context;
 use opencl3::error_codes::CL_BUILD_PROGRAM_FAILURE;
 use opencl3::kernel::Kernel;
-use opencl3::memory::{Buffer, ClMem, CL_MEM_READ_WRITE};
+use opencl3::memory::{Buffer, ClMem, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE};
 use opencl3::program::Program;
 use opencl3::types::{cl_mem, cl_uint, CL_BLOCKING};
 use std::collections::HashMap;
@@ -31,6 +32,8 @@ pub(crate) struct Queue {
     program: Program,
     commands: CommandQueue,
     context: Context,
+    /// Bytes of the largest buffer.
+    largest: u64,
 }
 
 impl Queue {
@@ -58,11 +61,16 @@ impl Queue {
             program,
             commands,
             context,
+            largest: device.buffer,
         })
     }
 
     /// A buffer of so many values, which are not set.
+    ///
+    /// # Errors
+    /// When the device makes none so large, or has no memory left.
     pub(crate) fn buffer<W: Word>(&self, len: usize) -> Result<Buffer<W>, OpenClError> {
+        check_buffer("a buffer", (len * size_of::<W>()) as u64, self.largest)?;
         // SAFETY: without a host pointer the call only takes memory of the device. Its values are integers,
         // and whoever reads them has written them.
         unsafe { Buffer::create(&self.context, CL_MEM_READ_WRITE, len.max(1), std::ptr::null_mut()) }
@@ -73,6 +81,19 @@ impl Queue {
         let mut buffer = self.buffer(values.len())?;
         self.write(&mut buffer, 0, values)?;
         Ok(buffer)
+    }
+
+    /// A buffer that has these values from the start, so that no command waits for them: OpenCL frees it when
+    /// the commands that read it are done.
+    pub(crate) fn constants_of<W: Word>(&self, values: &[W]) -> Result<Buffer<W>, OpenClError> {
+        if values.is_empty() {
+            return self.buffer(1);
+        }
+        check_buffer("a buffer", size_of_val(values) as u64, self.largest)?;
+        let (flags, first) = (CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, values.as_ptr());
+        // SAFETY: the pointer is to as many values as are asked for, and the call copies them.
+        unsafe { Buffer::create(&self.context, flags, values.len(), first.cast_mut().cast()) }
+            .map_err(OpenClError::of_call("clCreateBuffer"))
     }
 
     /// Writes values from index `at` on, and waits.

@@ -3,6 +3,7 @@
 use crate::build::{Build, Flavour, Shape};
 use crate::limbs::{Basis, Factors, Limbs, Scales};
 use crate::queue::{Argument, Queue, Word};
+use crate::room::Room;
 use crate::slots::Slots;
 use crate::{Device, OpenClError};
 use opencl3::memory::Buffer;
@@ -29,7 +30,8 @@ impl Ring {
     /// Builds the kernels and makes room for `slots` limbs modulo any of these primes.
     ///
     /// # Errors
-    /// When a prime does not fit the degree, the compiler refuses the kernels, or memory is short.
+    /// When a prime does not fit the degree, the device is too small for the [`Room`] that this takes, or the
+    /// compiler refuses the kernels.
     pub fn new(
         device: &Device,
         build: Build,
@@ -45,16 +47,9 @@ impl Ring {
             });
         }
         let shape = build.shape(log_n, device.local)?;
+        Room::of(log_n, moduli.len(), slots).check(device)?;
         let tables = moduli.iter().map(|m| NttTable::new(*m, log_n));
         let tables = tables.collect::<Result<Vec<_>, _>>()?;
-        let bytes = 8u64 << log_n;
-        let wanted = u64::from(slots) * bytes;
-        if wanted > device.buffer {
-            return Err(OpenClError::Memory {
-                wanted,
-                free: device.buffer,
-            });
-        }
         let queue = Queue::open(device, &build, &build.options(log_n, shape))?;
         let roots = |inverse: bool| {
             let of = |table: &NttTable| {
@@ -67,7 +62,7 @@ impl Ring {
         Ok(Self {
             shape,
             log_n,
-            slots: Slots::new(slots, bytes),
+            slots: Slots::new(slots, 8 << log_n),
             memory: Mutex::new(queue.buffer((slots as usize) << log_n)?),
             moduli: queue.buffer_of(&constants)?,
             forward_roots: roots(false)?,
@@ -151,6 +146,11 @@ impl Ring {
     /// A buffer of constants.
     pub(crate) fn buffer_of<W: Word>(&self, values: &[W]) -> Result<Buffer<W>, OpenClError> {
         self.queue.buffer_of(values)
+    }
+
+    /// What one command reads: it waits for none before, and may be dropped behind it.
+    pub(crate) fn constants_of<W: Word>(&self, values: &[W]) -> Result<Buffer<W>, OpenClError> {
+        self.queue.constants_of(values)
     }
 
     pub(crate) fn flavour(&self) -> Flavour {

@@ -12,6 +12,14 @@ impl Flavour {
         }
     }
 
+    /// An integer of either sign, below 2^53.
+    pub(crate) fn signed_word(self, integer: f64) -> u64 {
+        match self {
+            Self::F64 => integer.to_bits(),
+            Self::U64 => integer as i64 as u64,
+        }
+    }
+
     pub(crate) fn residue(self, word: u64) -> f64 {
         match self {
             Self::F64 => f64::from_bits(word),

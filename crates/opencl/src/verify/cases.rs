@@ -1,13 +1,12 @@
 //! What is compared: each operation of a ring, beside what it is defined by.
 
 use super::{Bench, Check, Host};
-use crate::build::Flavour;
 use crate::limbs::Limbs;
 use crate::OpenClError;
 use tacita_ring::packed::{pack, packed_len, Row, SLACK};
 use tacita_ring::{kernels, BaseConverter, Modulus, NttTable, Permutation};
 
-type OnDevice = Result<Vec<Limbs>, OpenClError>;
+pub(super) type OnDevice = Result<Vec<Limbs>, OpenClError>;
 
 /// The digits of a key: more than a sum takes before it is reduced.
 const DIGITS: usize = 10;
@@ -24,12 +23,10 @@ impl Bench {
         checks.extend([
             self.permutes()?,
             self.copies()?,
-            self.converts(false)?,
+            self.converts()?,
             self.rescales()?,
         ]);
-        if self.flavour == Flavour::F64 {
-            checks.push(self.converts(true)?);
-        }
+        checks.extend(self.sums()?);
         if self.log_n >= LOG_GROUP {
             checks.push(self.switches()?);
         }
@@ -169,20 +166,13 @@ impl Bench {
     }
 
     /// What the input becomes are its scaled coefficients, canonical where the host has them centred.
-    fn converts(&self, is_exact: bool) -> Result<Check, OpenClError> {
+    fn converts(&self) -> Result<Check, OpenClError> {
         let converter = self.ring.converter(&self.sources, &self.basis)?;
-        let device = |device: &mut [Limbs]| -> OnDevice {
-            Ok(vec![if is_exact {
-                self.ring.convert_exact(&mut device[0], &converter)?
-            } else {
-                self.ring.convert(&mut device[0], &converter)?
-            }])
-        };
-        let [from, to] =
-            [self.sources.indices(), self.basis.indices()].map(|indices| self.moduli_of(indices));
+        let device =
+            |device: &mut [Limbs]| -> OnDevice { Ok(vec![self.ring.convert(&mut device[0], &converter)?]) };
+        let [from, to] = [&self.sources, &self.basis].map(|basis| self.moduli_of(basis.indices()));
         let host_converter = BaseConverter::new(&from, &to);
-        let name = if is_exact { "convert_exact" } else { "convert" };
-        self.check(name, &[&self.sources], device, |host| {
+        self.check("convert", &[&self.sources], device, |host| {
             let mut centred = host[0].clone();
             for (i, limb) in centred.iter_mut().enumerate() {
                 let table = &self.tables[self.sources.indices()[i]];
@@ -190,16 +180,10 @@ impl Bench {
                 let canonical = limb.iter().map(|&x| table.modulus().from_i64(x as i64) as f64);
                 host[0][i] = canonical.collect();
             }
-            let mut outs = vec![vec![0.0; self.ring.n()]; to.len()];
+            let mut outs = self.zeros(to.len());
             let js: Vec<usize> = (0..to.len()).collect();
             let ys: Vec<&[f64]> = centred.iter().map(|limb| &limb[..]).collect();
-            if is_exact {
-                let mut overflow = vec![0.0; self.ring.n()];
-                host_converter.overflow(&ys, &mut overflow);
-                host_converter.convert_exact(&ys, &overflow, &js, &mut outs);
-            } else {
-                host_converter.convert(&ys, &js, &mut outs);
-            }
+            host_converter.convert(&ys, &js, &mut outs);
             vec![outs]
         })
     }
@@ -276,11 +260,11 @@ impl Bench {
         limbs.iter().enumerate().map(of).collect()
     }
 
-    fn zeros(&self, limbs: usize) -> Host {
+    pub(super) fn zeros(&self, limbs: usize) -> Host {
         vec![vec![0.0; self.ring.n()]; limbs]
     }
 
-    fn moduli_of(&self, indices: &[usize]) -> Vec<Modulus> {
+    pub(super) fn moduli_of(&self, indices: &[usize]) -> Vec<Modulus> {
         indices.iter().map(|&i| *self.tables[i].modulus()).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Every kernel against `tacita-ring`.
 
 mod cases;
+mod sums;
 
 use crate::build::{Build, Flavour};
 use crate::{Basis, Device, Limbs, OpenClError, Ring};

@@ -1,10 +1,10 @@
 """What a bootstrap would ask of a card, counted: `python -m bench engine --device-roofline`.
 
 The operations are those of `traffic.bootstrap`. Each is a row of launches of the kernels in
-`crates/opencl/kernels`, as the host of that crate makes them: nothing is fused, and each half of a ciphertext
-is divided by itself. A launch reads what it needs once and writes what it makes once; nothing is left in
-caches for the next one. Instructions on doubles are those that compilers made (`budgets.toml`), 32-bit
-products of the integer flavour those that 64-bit products consist of at least.
+`crates/opencl/kernels`, as the host of that crate makes them: a sum of products is one launch, and each half
+of a ciphertext is divided by itself. A launch reads what it needs once and writes what it makes once; nothing
+is left in caches for the next one. Instructions on doubles are those that compilers made (`budgets.toml`),
+32-bit products of the integer flavour those that 64-bit products consist of at least.
 
 Nothing of this was run on a card: it says which limit is nearer, not how long anything takes.
 """
@@ -30,8 +30,8 @@ MARK = "counted, never run"
 FIELDS = "launches", "limbs", "transforms", "doubles", "products"
 Work = NDArray[np.float64]  # of FIELDS; doubles and products: instructions for each of N values
 RADIX = 16  # values of a work-item of a transform
-TERMS = {"convert": 14, "inner_product": 26}  # instructions on doubles in the loop of a kernel
-ENDS = {"convert": 5, "inner_product": 10}  # and behind it
+TERMS = {"convert": 14, "inner_product": 26, "sum_products": 12, "sum_tensors": 44}  # doubles in its loop
+ENDS = {"convert": 5, "inner_product": 10, "sum_products": 5, "sum_tensors": 15}  # and behind it
 FACTOR, PRODUCT = 10, 14  # 32-bit products: by a factor whose quotient is known, of two residues
 RAISES = 32  # keys of the modulus raise
 
@@ -88,6 +88,11 @@ class Counter:
         doubles = width * (TERMS["inner_product"] * digits + ENDS["inner_product"])
         return np.array([1, limbs, 0, doubles, 2 * PRODUCT * digits * width])
 
+    def sum_products(self, limbs: int, terms: int, plaintexts: int = 0) -> Work:
+        """A sum of so many terms, with limbs of plaintexts that are read; without, they are constants."""
+        doubles = limbs * (TERMS["sum_products"] * terms + ENDS["sum_products"])
+        return np.array([1, (terms + 1) * limbs + plaintexts, 0, doubles, PRODUCT * terms * limbs])
+
     def digits(self, limbs: int, k: int) -> Work:
         """All digits over W limbs: those that the digit has are copied."""
         sizes = [min(k + 2, limbs - at) for at in range(0, limbs, k + 2)]
@@ -96,8 +101,7 @@ class Counter:
 
     def lift(self, source: int, target: int) -> Work:
         """Values modulo other primes: back into coefficients, converted, forth."""
-        there = self.ntt("inverse", source) + self.convert(source, target)
-        return there + self.ntt("forward", target)
+        return self.ntt("inverse", source) + self.convert(source, target) + self.ntt("forward", target)
 
     def divide(self, width: int, by: int) -> Work:
         """One polynomial divided by so many of its primes, as `Ring::rescale` does it."""
@@ -117,21 +121,21 @@ class Counter:
 
     def relinearise(self, limbs: int, k: int, products: int = 1, multiples: int = 0) -> Work:
         """A sum of products and multiples, switched and rescaled."""
-        summed = products * self.tensor(limbs) + 2 * self.elements("add", limbs, 2)
+        first = self.elements("sum_tensors", limbs, 4 + 2, 4 * PRODUCT) + 2 * self.elements("add", limbs, 2)
         scaled = 2 * multiples * self.elements("multiply_scalar_add", limbs, 2, FACTOR)
-        return summed + scaled + self.switch(limbs, k, k + 1)
+        return first + (products - 1) * self.tensor(limbs) + scaled + self.switch(limbs, k, k + 1)
 
     def tensor(self, limbs: int) -> Work:
-        """Four products, each added to a sum."""
-        return 4 * self.elements("multiply_add", limbs, 3, PRODUCT)
+        """One more term of a sum of tensor products, in its launch."""
+        return np.array([0, 4 * limbs, 0, TERMS["sum_tensors"] * limbs, 4 * PRODUCT * limbs])
 
     def rescale(self, limbs: int) -> Work:
         """Both polynomials."""
         return 2 * self.divide(limbs, 1)
 
     def combine(self, limbs: int) -> Work:
-        """A sum of multiples, rescaled."""
-        return self.rescale(limbs) + 2 * self.elements("multiply_scalar_add", limbs, 2, FACTOR)
+        """A sum of two multiples, rescaled."""
+        return self.rescale(limbs) + 2 * self.sum_products(limbs, 2)
 
     def transform(self, limbs: int, k: int, babies: int, giants: int, *, kept: bool) -> Work:
         """A linear map by baby and giant steps, with its plaintexts. kept: as for `traffic.transform`."""
@@ -139,7 +143,8 @@ class Counter:
         width = limbs if kept else over
         one = self.inner_product(ceil(limbs / (k + 2)), over) + 2 * self.elements("permute", over, 1)
         down = 2 * self.divide(over, k) if kept else 0 * one
-        products = babies * giants * 2 * self.elements("multiply_add", width, 3, PRODUCT)
+        sums, halves = (2 * giants, 1) if kept else (giants, 2)  # halves that lie together are one launch
+        products = sums * self.sum_products(halves * width, babies, babies * width)
         final = 2 * self.divide(over, k + 1)
         inner = self.digits(limbs, k) + turned * (one + down) + products
         return inner + (giants - 1) * self.giant_step(limbs, k) + final
@@ -153,9 +158,8 @@ class Counter:
 
     def raised(self, top: int) -> Work:
         """The modulus raise: one digit of one limb, its permutations, their sum with all keys."""
-        turned = RAISES * self.elements("permute", top + 1, 1)
-        product = self.inner_product(RAISES, top + 1) + 2 * self.divide(top + 1, 1)
-        return self.lift(1, top + 1) + turned + product + self.elements("add", top, 2)
+        product = RAISES * self.elements("permute", top + 1, 1) + self.inner_product(RAISES, top + 1)
+        return self.lift(1, top + 1) + product + 2 * self.divide(top + 1, 1) + self.elements("add", top, 2)
 
 
 def bootstrap(ring: traffic.Ring) -> SimpleNamespace:

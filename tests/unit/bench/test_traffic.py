@@ -111,6 +111,14 @@ def test_bytes_of_a_transform_and_of_a_conversion_on_a_card() -> None:
     assert counter.elements("add", 5, 2)[1] == 15
 
 
+def test_a_sum_of_products_is_one_launch_that_writes_once() -> None:
+    """Eight limbs of each of three terms, and 24 of plaintexts; a tensor product reads four polynomials."""
+    counter = roofline.Counter(FP64, 16)
+    assert list(counter.sum_products(8, 3, 24)[:2]) == [1, 3 * 8 + 8 + 24]
+    one, two = (counter.relinearise(12, 9, products=count) for count in (1, 2))
+    assert list((two - one)[:2]) == [0, 4 * 12]
+
+
 def test_instructions_are_those_of_the_budgets() -> None:
     """The loop of a kernel and what is behind it are all of it: another kernel needs other figures."""
     budgets = roofline.instructions()

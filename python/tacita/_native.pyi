@@ -387,9 +387,10 @@ def commit() -> str:
 def simd_path() -> str:
     """Which kernels are in force: scalar, neon, avx2, avx512 or avx512ifma."""
 
-def opencl_devices() -> tuple[list[tuple[str, str, str, int, bool]], str]:
-    """Returns of each device its name, maker, driver with its version, bytes of memory, and whether it
-    computes with doubles; then why there is none, empty where there is one. Raises TacitaError."""
+def opencl_devices() -> tuple[list[tuple[str, str, str, int, int, bool]], str]:
+    """Returns of each device its name, maker, driver with its version, bytes of memory and of the largest
+    buffer, and whether it computes with doubles; then why there is none, empty where there is one. Raises
+    TacitaError."""
 
 def opencl_verify(device: int) -> list[tuple[str, str, int, int, int]]:
     """Runs every kernel on a device and on the processor. Returns kernel, flavour (F64: doubles, U64: 64-bit

@@ -119,7 +119,7 @@ def _fits(need: int, have: int | None, where: str) -> Check:
 
 device_app = typer.Typer(help="List the devices of OpenCL, or verify one.", no_args_is_help=True)
 DEVICE = re.compile(r"opencl(?::(\d{1,3}))?")
-DESCRIBED = ("name", "maker", "driver", "memory", "fp64")
+DESCRIBED = ("name", "maker", "driver", "memory", "buffer", "fp64")
 COMPARED = ("kernel", "flavour", "log_n", "residues", "differ")
 Device = Annotated[str, typer.Option("--device", help="As `tacita device list` names it.")]
 
@@ -144,13 +144,13 @@ def _opencl() -> str:
 
 @device_app.command("list")
 def list_devices(json: Json = None) -> None:
-    """List the devices of OpenCL: maker, driver, memory, doubles."""
+    """List the devices of OpenCL: maker, driver, memory, largest buffer, doubles."""
     rows, reason = devices()
     with reporting(json, {"devices": rows, "reason": reason}):
         for each in rows:
-            words = [shown(each[field], 80) for field in ("device", "name", "maker", "driver")]
+            words = ", ".join(shown(each[field], 80) for field in ("device", "name", "maker", "driver"))
             doubles = "doubles" if each["fp64"] else "no doubles: computes with integers"
-            say(", ".join([*words, f"{each['memory'] / GB:.1f} GB", doubles]))
+            say(f"{words}, {each['memory'] / GB:.1f} GB, {each['buffer'] / GB:.1f} GB a buffer, {doubles}")
         if not rows:
             say(f"{shown(reason, 400)}; the processor computes")
 

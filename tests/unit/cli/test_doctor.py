@@ -74,7 +74,7 @@ def test_the_version_names_commit_and_kernels() -> None:
     assert status == 0 and re.fullmatch(pattern, out), out
 
 
-CARD = ("A card\x1b[31m", "Its maker", "A platform 1.2", 24_000_000_000, False)
+CARD = ("A card\x1b[31m", "Its maker", "A platform 1.2", 24_000_000_000, 6_000_000_000, False)
 COMPARED = [("forward", "U64", 10, 4096, 0), ("inverse", "U64", 10, 4096, 0)]
 NONE = "no OpenCL library on this machine; hint: install a driver"
 
@@ -90,7 +90,7 @@ def test_devices_are_listed_without_control_characters(
     with_card(monkeypatch, [CARD], COMPARED)
     status, out, _ = run("device", "list", "--json", str(tmp_path / "list.json"))
     assert status == 0 and out.startswith("opencl:0, A card") and "\x1b" not in out
-    assert "24.0 GB, no doubles: computes with integers" in out and out.count("\n") == 1
+    assert "24.0 GB, 6.0 GB a buffer, no doubles: computes with integers" in out and out.count("\n") == 1
     jsonschema.validate(json.loads((tmp_path / "list.json").read_text()), schema_of("device list"))
     assert "opencl:0 A card" in run("doctor")[1]
 

@@ -164,11 +164,11 @@ _MEASURED = {
     Rows: "rejected",
 }
 _PLANNED = {str: "plan_hash scheme", int: "bootstraps?", Population: "population?", list[str]: "options?"}
-_DEVICE = {str: "device name maker driver", int: "memory", bool: "fp64"}
+_DEVICE = {str: "device name maker driver", int: "memory buffer", bool: "fp64"}
 _COMPARED = {str: "kernel flavour", int: "log_n residues differ"}
 _VERIFIED = {
     str: "device name maker driver release commit kernels processor system",
-    int: "memory residues differ",
+    int: "memory buffer residues differ",
     bool: "fp64",
     LIST[_shape("Compared", _COMPARED)]: "checks",
 }

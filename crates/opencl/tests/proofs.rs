@@ -22,8 +22,9 @@ const fn mutant(name: &'static str, text: &'static str, instead: &'static str) -
     Mutant { name, text, instead }
 }
 
-/// None of them reads beyond a buffer, which could stop the process.
-const MUTANTS: [Mutant; 14] = [
+/// None of them reads beyond a buffer, which could stop the process. Those in odd places run in integers
+/// where a device has both flavours.
+const MUTANTS: [Mutant; 22] = [
     mutant("a barrier is dropped", "    barrier(FENCE);", "    ;"),
     mutant(
         "roots of the wrong node",
@@ -73,6 +74,46 @@ const MUTANTS: [Mutant; 14] = [
         "the first half of the key twice",
         "rows[(terms + t) * limbs + limb]",
         "rows[t * limbs + limb]",
+    ),
+    mutant(
+        "a run of a plaintext is cut",
+        "+ (i >> run)]",
+        "+ (i & ((N >> run) - 1))]",
+    ),
+    mutant(
+        "an overflow is rounded down",
+        "whole += rest > middle || (rest == middle && (whole & 1));",
+        "",
+    ),
+    mutant(
+        "the plaintext of another limb",
+        "plaintexts[word + (size_t)(limb % limbs)",
+        "plaintexts[word + (size_t)(0)",
+    ),
+    mutant(
+        "a negative sum of halves loses its sign",
+        "return is_negative ? 4 * m.x - multiple : multiple;",
+        "return multiple;",
+    ),
+    mutant(
+        "what was there is lost",
+        "T sum = is_added ? AT(out) : 0;",
+        "T sum = 0;",
+    ),
+    mutant(
+        "one cross product twice",
+        "product(a0, b1, m) + product(a1, b0, m)",
+        "product(a0, b1, m) + product(a0, b1, m)",
+    ),
+    mutant(
+        "rows of another block of a matrix",
+        "weights[(size_t)block * depth + k]",
+        "weights[k]",
+    ),
+    mutant(
+        "the overflow of an exact conversion stays",
+        "canonical(add_nearest_multiple(sum, overflow, WEIGHT(terms), m), m)",
+        "canonical(sum, m)",
     ),
 ];
 

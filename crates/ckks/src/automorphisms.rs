@@ -1,18 +1,15 @@
 //! Rotations and conjugation of the slots: automorphisms of the ring followed by key switching, hoisted where
 //! several share a ciphertext.
-use crate::evaluator::lock;
+use crate::backend::{Backend, CiphertextOf as Of, Pair};
 use crate::keys::{galois_of_conjugation, galois_of_rotation, KeyKind};
 use crate::{Ciphertext, CkksError, Evaluator};
-use std::sync::Arc;
-use tacita_ring::{AlignedVec, Permutation};
-use tacita_rlwe::keyswitch::{self, Decomposed, Ending};
 
-impl Evaluator {
+impl<B: Backend> Evaluator<B> {
     /// Left rotation of the slots by `steps`. No level. Cost: D(L+k) + 2k + 2L NTTs.
     ///
     /// # Errors
     /// A missing rotation key.
-    pub fn rotate(&self, a: &Ciphertext, steps: i64) -> Result<Ciphertext, CkksError> {
+    pub fn rotate(&self, a: &Of<B>, steps: i64) -> Result<Of<B>, CkksError> {
         if self.trivial(steps) {
             return Ok(a.clone());
         }
@@ -23,9 +20,10 @@ impl Evaluator {
     ///
     /// # Errors
     /// A missing rotation key.
-    pub fn rotate_many(&self, a: &Ciphertext, steps: &[i64]) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn rotate_many(&self, a: &Of<B>, steps: &[i64]) -> Result<Vec<Of<B>>, CkksError> {
         let several = steps.iter().filter(|&&s| !self.trivial(s)).count() > 1;
-        let digits = several.then(|| keyswitch::decompose(self.rlwe(), &a.polys[1]));
+        let decompose = || self.backend().decompose(&a.polys[1], self.rlwe().p_len());
+        let digits = several.then(decompose).transpose()?;
         steps
             .iter()
             .map(|&s| match &digits {
@@ -44,57 +42,29 @@ impl Evaluator {
     ///
     /// # Errors
     /// A missing conjugation key.
-    pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, CkksError> {
+    pub fn conjugate(&self, a: &Of<B>) -> Result<Of<B>, CkksError> {
         self.automorphism(a, galois_of_conjugation(self.params()))
     }
 
     /// A single automorphism, whose digits nobody else needs.
-    fn automorphism(&self, a: &Ciphertext, galois: u64) -> Result<Ciphertext, CkksError> {
-        let rlwe = self.rlwe();
+    fn automorphism(&self, a: &Of<B>, galois: u64) -> Result<Of<B>, CkksError> {
         let key = self.keys().get(KeyKind::Galois(galois), a.limbs())?;
-        let perm = self.permutation(galois);
-        let ending = Ending {
-            add: [Some(&a.polys[0]), None],
-            permutation: Some(&perm),
-        };
-        let (c0, c1) = keyswitch::switch(rlwe, &a.polys[1], key, &ending)?;
-        Ok(Ciphertext {
-            polys: vec![c0, c1],
-            scale: a.scale,
-        })
+        let polys = [&a.polys[0], &a.polys[1]];
+        Ok(of_pair(self.backend().rotate(polys, (key, galois))?, a.scale))
     }
 
-    fn apply_galois(
-        &self,
-        a: &Ciphertext,
-        digits: &Decomposed,
-        galois: u64,
-    ) -> Result<Ciphertext, CkksError> {
-        let rlwe = self.rlwe();
+    fn apply_galois(&self, a: &Of<B>, digits: &B::Digits, galois: u64) -> Result<Of<B>, CkksError> {
         let key = self.keys().get(KeyKind::Galois(galois), a.limbs())?;
-        let (u0, u1) = keyswitch::inner_product(rlwe, digits, key)?;
-        let mut c0 = keyswitch::mod_down(rlwe, u0);
-        let c1 = keyswitch::mod_down(rlwe, u1);
-        c0.add_assign(rlwe, &a.polys[0]);
-        let perm = self.permutation(galois);
-        Ok(Ciphertext {
-            polys: vec![c0.permuted(&perm), c1.permuted(&perm)],
-            scale: a.scale,
-        })
-    }
-
-    pub(crate) fn permutation(&self, galois: u64) -> Arc<Permutation> {
-        let mut cache = lock(&self.permutations);
-        cache
-            .entry(galois)
-            .or_insert_with(|| Arc::new(Permutation::new(self.rlwe().log_n(), galois)))
-            .clone()
+        let pair = self
+            .backend()
+            .rotate_digits(&a.polys[0], digits, (key, galois), false)?;
+        Ok(of_pair(pair, a.scale))
     }
 }
 
-/// A limb with its values in the order of an automorphism.
-pub(crate) fn permuted(x: &[f64], perm: &Permutation) -> AlignedVec {
-    let mut out = AlignedVec::scratch(x.len());
-    perm.apply(&mut out, x);
-    out
+fn of_pair<P>(Pair(c0, c1): Pair<P>, scale: f64) -> Ciphertext<P> {
+    Ciphertext {
+        polys: vec![c0, c1],
+        scale,
+    }
 }

@@ -23,6 +23,9 @@ pub enum CkksError {
         /// The clashing values and a hint.
         detail: String,
     },
+    /// A device that failed, or has too little memory.
+    #[error("{0}")]
+    Device(Box<dyn std::error::Error + Send + Sync>),
     /// Errors from below: missing keys, parameters, randomness.
     #[error(transparent)]
     Rlwe(#[from] RlweError),

@@ -1,35 +1,31 @@
 //! The evaluator: arithmetic on ciphertexts with exact levels and scales. Holds evaluation keys, never a
 //! secret.
+use crate::backend::{Backend, CiphertextOf as Of, Context, Halves, Made};
 use crate::encoding::Encoder;
 use crate::keys::EvaluationKeys;
+use crate::processor::Processor;
 use crate::{Ciphertext, CkksError, CkksParameters};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use tacita_ring::{kernels, pool, AlignedVec, Modulus, NttTable, Permutation};
-use tacita_rlwe::{Parameters, RnsPoly};
+use tacita_ring::{pool, NttTable};
+use tacita_rlwe::Parameters;
 
 /// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of
 /// the operand.
-pub struct Evaluator {
+pub struct Evaluator<B: Backend = Processor> {
+    backend: B,
     params: CkksParameters,
-    keys: Arc<EvaluationKeys>,
+    keys: Arc<EvaluationKeys<B::Key>>,
     encoder: Encoder,
-    pub(crate) permutations: Mutex<HashMap<u64, Arc<Permutation>>>,
     pub(crate) small_tables: Mutex<HashMap<(usize, u32), Arc<NttTable>>>,
 }
 
 impl Evaluator {
-    /// An evaluator over the given keys.
+    /// An evaluator over the given keys, on the processor.
     pub fn new(params: CkksParameters, keys: Arc<EvaluationKeys>) -> Self {
-        Self {
-            encoder: Encoder::new(params.slots()),
-            params,
-            keys,
-            permutations: Mutex::new(HashMap::new()),
-            small_tables: Mutex::new(HashMap::new()),
-        }
+        Self::on(Processor::new(params.rlwe().clone()), params, keys)
     }
 
     /// The same keys under other parameters.
@@ -37,18 +33,6 @@ impl Evaluator {
         Self::new(params, self.keys.clone())
     }
 
-    /// Parameters.
-    pub fn params(&self) -> &CkksParameters {
-        &self.params
-    }
-    /// Parameters of the layer below.
-    pub fn rlwe(&self) -> &Parameters {
-        self.params.rlwe()
-    }
-    /// Evaluation keys.
-    pub fn keys(&self) -> &EvaluationKeys {
-        &self.keys
-    }
     /// Has the operating system provide `bytes` for ciphertexts now, on all threads, less what lies unused.
     /// Otherwise each operation waits for its pages, one thread at a time: 0.2 to 3 s a gigabyte.
     pub fn reserve(&self, bytes: usize) {
@@ -62,6 +46,44 @@ impl Evaluator {
     pub fn unused(&self) -> usize {
         pool::unused(self.rlwe().n()) + tacita_ring::provided()
     }
+}
+
+impl<B: Backend> Evaluator<B> {
+    /// An evaluator over keys of a backend, which was made for these parameters.
+    pub fn on(backend: B, params: CkksParameters, keys: Arc<EvaluationKeys<B::Key>>) -> Self {
+        Self {
+            encoder: Encoder::new(params.slots()),
+            backend,
+            params,
+            keys,
+            small_tables: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Backend.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+    /// What transforms are applied with.
+    pub(crate) fn context(&self) -> Context<'_, B> {
+        Context {
+            backend: &self.backend,
+            params: &self.params,
+            keys: &self.keys,
+        }
+    }
+    /// Parameters.
+    pub fn params(&self) -> &CkksParameters {
+        &self.params
+    }
+    /// Parameters of the layer below.
+    pub fn rlwe(&self) -> &Parameters {
+        self.params.rlwe()
+    }
+    /// Evaluation keys.
+    pub fn keys(&self) -> &EvaluationKeys<B::Key> {
+        &self.keys
+    }
     /// Encoder.
     pub fn encoder(&self) -> &Encoder {
         &self.encoder
@@ -71,118 +93,119 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::Shape`] through the alignment check when levels or scales differ.
-    pub fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        self.combine(a, b, "add", kernels::add)
+    pub fn add(&self, a: &Of<B>, b: &Of<B>) -> Result<Of<B>, CkksError> {
+        self.combine((a, b), "add", B::add)
     }
 
     /// a - b. No level.
     ///
     /// # Errors
     /// As [`Self::add`].
-    pub fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        self.combine(a, b, "sub", kernels::sub)
+    pub fn sub(&self, a: &Of<B>, b: &Of<B>) -> Result<Of<B>, CkksError> {
+        self.combine((a, b), "sub", B::sub)
     }
 
     fn combine(
         &self,
-        a: &Ciphertext,
-        b: &Ciphertext,
+        (a, b): (&Of<B>, &Of<B>),
         op: &'static str,
-        f: fn(&Modulus, &mut [f64], &[f64], &[f64]),
-    ) -> Result<Ciphertext, CkksError> {
+        f: impl Fn(&B, &B::Poly, &B::Poly) -> Made<B::Poly>,
+    ) -> Result<Of<B>, CkksError> {
         a.check_aligned(b, op)?;
         let halves = a.polys.iter().zip(&b.polys);
-        Ok(Ciphertext {
-            polys: halves
-                .map(|pair| RnsPoly::combined(self.rlwe(), pair, f))
-                .collect(),
-            scale: a.scale,
-        })
+        let polys = halves.map(|(x, y)| f(&self.backend, x, y)).collect::<Made<_>>()?;
+        let scale = a.scale;
+        Ok(Ciphertext { polys, scale })
+    }
+
+    /// Every polynomial through f, the scale as it is.
+    fn each(a: Of<B>, f: impl FnMut(B::Poly) -> Made<B::Poly>) -> Result<Of<B>, CkksError> {
+        let polys = a.polys.into_iter().map(f).collect::<Made<_>>()?;
+        let scale = a.scale;
+        Ok(Ciphertext { polys, scale })
+    }
+
+    /// The first `limbs` limbs, at the same scale.
+    pub(crate) fn truncated(&self, a: &Of<B>, limbs: usize) -> Result<Of<B>, CkksError> {
+        let polys = a.polys.iter().map(|p| self.backend.truncated(p, limbs));
+        let (polys, scale) = (polys.collect::<Made<_>>()?, a.scale);
+        Ok(Ciphertext { polys, scale })
     }
 
     /// -a. No level.
-    pub fn neg(&self, a: &Ciphertext) -> Ciphertext {
-        let mut out = a.clone();
-        out.polys.iter_mut().for_each(|p| p.neg_assign(self.rlwe()));
-        out
+    ///
+    /// # Errors
+    /// Those of a device, as of all that follow.
+    pub fn neg(&self, a: &Of<B>) -> Result<Of<B>, CkksError> {
+        self.mul_integer(a, -1)
     }
 
     /// Adds a complex constant to every slot. No level.
-    pub fn add_constant(&self, a: &Ciphertext, c: Complex64) -> Ciphertext {
-        let mut out = a.clone();
-        self.add_constant_assign(&mut out, c);
-        out
+    ///
+    /// # Errors
+    /// As [`Self::neg`].
+    pub fn add_constant(&self, a: &Of<B>, c: Complex64) -> Result<Of<B>, CkksError> {
+        let constants = self.halves(a.limbs(), c, a.scale);
+        self.add_to_first(a, |x| self.backend.add_halves(x, &constants))
     }
 
-    pub(crate) fn add_constant_assign(&self, a: &mut Ciphertext, c: Complex64) {
-        let scale = a.scale;
-        let rlwe = self.rlwe();
-        a.polys[0].for_each_limb(rlwe, |i, limb| {
-            let (first, second) = complex_residues(rlwe.table(i), c, scale);
-            let m = rlwe.modulus(i);
-            let half = limb.len() / 2;
-            add_scalar(m, &mut limb[..half], first);
-            add_scalar(m, &mut limb[half..], second);
-        });
+    fn add_to_first(
+        &self,
+        a: &Of<B>,
+        add: impl FnOnce(B::Poly) -> Made<B::Poly>,
+    ) -> Result<Of<B>, CkksError> {
+        let mut out = a.clone();
+        let first = add(out.polys.swap_remove(0))?;
+        out.polys.insert(0, first);
+        Ok(out)
     }
 
     /// Adds a vector whose length divides the slots, repeated over them. No level.
     ///
     /// # Errors
     /// [`CkksError::Shape`] when the length is not a power of two dividing the slots.
-    pub fn add_vector(&self, a: &Ciphertext, v: &[Complex64]) -> Result<Ciphertext, CkksError> {
-        let mut out = a.clone();
+    pub fn add_vector(&self, a: &Of<B>, v: &[Complex64]) -> Result<Of<B>, CkksError> {
         let encoded = self.encode_periodic(v, a.scale, a.limbs(), 0)?;
-        let rlwe = self.rlwe();
-        out.polys[0].for_each_limb(rlwe, |i, limb| {
-            add_runs(rlwe.modulus(i), limb, &encoded[i]);
-        });
-        Ok(out)
+        self.add_to_first(a, |x| self.backend.add_runs(x, &encoded))
     }
 
     /// Multiplies by an exact small integer. No level; noise and values grow |k| times.
-    pub fn mul_integer(&self, a: &Ciphertext, k: i64) -> Ciphertext {
-        let mut out = a.clone();
-        let rlwe = self.rlwe();
-        for p in &mut out.polys {
-            p.for_each_limb(rlwe, |i, limb| {
-                let m = rlwe.modulus(i);
-                kernels::mul_scalar_assign(m, limb, m.from_i64(k));
-            });
-        }
-        out
+    ///
+    /// # Errors
+    /// As [`Self::neg`].
+    pub fn mul_integer(&self, a: &Of<B>, k: i64) -> Result<Of<B>, CkksError> {
+        let residue = |i| self.rlwe().modulus(i).from_i64(k);
+        let constants = (0..a.limbs()).map(|i| [residue(i); 2]).collect();
+        Self::each(a.clone(), |p| self.backend.mul_halves(p, &constants))
     }
 
     /// Multiplies by the imaginary unit: exact, no level, no noise.
-    pub fn mul_i(&self, a: &Ciphertext) -> Ciphertext {
-        let mut out = a.clone();
-        out.polys
-            .iter_mut()
-            .for_each(|p| self.scale_halves(p, Complex64::i(), 1.0));
-        out
+    ///
+    /// # Errors
+    /// As [`Self::neg`].
+    pub fn mul_i(&self, a: &Of<B>) -> Result<Of<B>, CkksError> {
+        self.mul_halves(a.clone(), Complex64::i(), 1.0)
     }
 
-    /// p *= round(c * scale), where the imaginary unit is the monomial X^(N/2).
-    pub(crate) fn scale_halves(&self, p: &mut RnsPoly, c: Complex64, scale: f64) {
-        let rlwe = self.rlwe();
-        p.for_each_limb(rlwe, |i, limb| {
-            let (first, second) = complex_residues(rlwe.table(i), c, scale);
-            let m = rlwe.modulus(i);
-            let half = limb.len() / 2;
-            kernels::mul_scalar_assign(m, &mut limb[..half], first);
-            kernels::mul_scalar_assign(m, &mut limb[half..], second);
-        });
+    /// a times round(c * scale), at the scale of a: the imaginary unit is the monomial X^(N/2).
+    pub(crate) fn mul_halves(&self, a: Of<B>, c: Complex64, scale: f64) -> Result<Of<B>, CkksError> {
+        let constants = self.halves(a.limbs(), c, scale);
+        Self::each(a, |p| self.backend.mul_halves(p, &constants))
+    }
+
+    fn halves(&self, limbs: usize, c: Complex64, scale: f64) -> Halves {
+        let residues = |i| complex_residues(self.rlwe().table(i), c, scale);
+        (0..limbs).map(residues).collect()
     }
 
     /// a * c for a complex constant, rescaled; the result has the canonical scale of its level. One level.
     ///
     /// # Errors
     /// [`CkksError::Level`] when no level is left.
-    pub fn mul_constant(&self, a: &Ciphertext, c: Complex64) -> Result<Ciphertext, CkksError> {
+    pub fn mul_constant(&self, a: &Of<B>, c: Complex64) -> Result<Of<B>, CkksError> {
         self.need_level(a, "mul_const", 1)?;
         let factor = self.plain_scale(a);
-        let mut out = a.clone();
-        out.polys.iter_mut().for_each(|p| self.scale_halves(p, c, factor));
+        let mut out = self.mul_halves(a.clone(), c, factor)?;
         out.scale *= factor;
         self.rescale(out)
     }
@@ -191,25 +214,17 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::Level`], [`CkksError::Shape`] as [`Self::add_vector`].
-    pub fn mul_vector(&self, a: &Ciphertext, v: &[Complex64]) -> Result<Ciphertext, CkksError> {
+    pub fn mul_vector(&self, a: &Of<B>, v: &[Complex64]) -> Result<Of<B>, CkksError> {
         self.need_level(a, "mul_vector", 1)?;
         let factor = self.plain_scale(a);
         let encoded = self.encode_periodic(v, factor, a.limbs(), 0)?;
-        let rlwe = self.rlwe();
-        let mut out = a.clone();
-        for p in &mut out.polys {
-            p.for_each_limb(rlwe, |i, limb| {
-                let mut x = AlignedVec::zeroed(limb.len());
-                kernels::mul_runs_add_assign(rlwe.modulus(i), &mut x, limb, &encoded[i]);
-                limb.copy_from_slice(&x);
-            });
-        }
+        let mut out = Self::each(a.clone(), |p| self.backend.mul_runs(p, &encoded))?;
         out.scale *= factor;
         self.rescale(out)
     }
 
     /// Scale of a plaintext factor that leads from `a` to the canonical scale one level below.
-    pub(crate) fn plain_scale(&self, a: &Ciphertext) -> f64 {
+    pub(crate) fn plain_scale(&self, a: &Of<B>) -> f64 {
         let l = a.level();
         let next = if l <= self.params.top_level() {
             self.params.scale(l - 1)
@@ -219,12 +234,7 @@ impl Evaluator {
         next * self.params.prime(l) / a.scale
     }
 
-    pub(crate) fn need_level(
-        &self,
-        a: &Ciphertext,
-        op: &'static str,
-        needed: usize,
-    ) -> Result<(), CkksError> {
+    pub(crate) fn need_level(&self, a: &Of<B>, op: &'static str, needed: usize) -> Result<(), CkksError> {
         if a.level() < needed {
             return Err(CkksError::Level {
                 op,
@@ -236,35 +246,16 @@ impl Evaluator {
     }
 }
 
-pub(crate) fn lock<T>(m: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 /// Residues of round(c.re * scale) +- round(c.im * scale) * X^(N/2) at the two halves of the NTT order.
-pub(crate) fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> (u64, u64) {
+pub(crate) fn complex_residues(table: &NttTable, c: Complex64, scale: f64) -> [u64; 2] {
     let m = table.modulus();
     let re = m.from_i128((c.re * scale).round() as i128);
     if c.im == 0.0 {
-        return (re, re);
+        return [re, re];
     }
     let im = m.mul(
         m.from_i128((c.im * scale).round() as i128),
         table.sqrt_minus_one(),
     );
-    (m.add(re, im), m.sub(re, im))
-}
-
-pub(crate) fn add_scalar(m: &Modulus, limb: &mut [f64], c: u64) {
-    let (c, p) = (c as f64, m.p() as f64);
-    for x in limb {
-        let y = *x + c;
-        *x = if y >= p { y - p } else { y };
-    }
-}
-
-pub(crate) fn add_runs(m: &Modulus, limb: &mut [f64], w: &[f64]) {
-    let run = limb.len() / w.len();
-    for (chunk, &c) in limb.chunks_exact_mut(run).zip(w) {
-        add_scalar(m, chunk, c as u64);
-    }
+    [m.add(re, im), m.sub(re, im)]
 }

@@ -116,15 +116,53 @@ pub fn galois_of_conjugation(params: &CkksParameters) -> u64 {
     2 * params.rlwe().n() as u64 - 1
 }
 
+/// A key of a backend, which serves ciphertexts of so many limbs.
+pub trait KeyLimbs {
+    /// Ciphertext limbs.
+    fn limbs(&self) -> usize;
+}
+
+impl KeyLimbs for SwitchingKey {
+    fn limbs(&self) -> usize {
+        self.limbs
+    }
+}
+
 /// The evaluation keys that a server holds.
-#[derive(Default)]
-pub struct EvaluationKeys {
-    keys: HashMap<KeyKind, SwitchingKey>,
+pub struct EvaluationKeys<K = SwitchingKey> {
+    keys: HashMap<KeyKind, K>,
+}
+
+impl<K> Default for EvaluationKeys<K> {
+    fn default() -> Self {
+        let keys = HashMap::new();
+        Self { keys }
+    }
 }
 
 impl EvaluationKeys {
+    /// The same keys where a backend keeps its own.
+    ///
+    /// # Errors
+    /// The first of `f`.
+    pub fn copied<K>(
+        &self,
+        mut f: impl FnMut(&SwitchingKey) -> Result<K, CkksError>,
+    ) -> Result<EvaluationKeys<K>, CkksError> {
+        let copy = |(&kind, key)| Ok((kind, f(key)?));
+        let keys = self.keys.iter().map(copy).collect::<Result<_, CkksError>>()?;
+        Ok(EvaluationKeys { keys })
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self, params: &CkksParameters) -> usize {
+        self.keys.values().map(|k| k.bytes(params.rlwe())).sum()
+    }
+}
+
+impl<K: KeyLimbs> EvaluationKeys<K> {
     /// Adds a key.
-    pub fn insert(&mut self, kind: KeyKind, key: SwitchingKey) {
+    pub fn insert(&mut self, kind: KeyKind, key: K) {
         self.keys.insert(kind, key);
     }
 
@@ -132,13 +170,13 @@ impl EvaluationKeys {
     ///
     /// # Errors
     /// [`RlweError::MissingKey`] naming the kind when it is absent or lives too low.
-    pub fn get(&self, kind: KeyKind, limbs: usize) -> Result<&SwitchingKey, CkksError> {
+    pub fn get(&self, kind: KeyKind, limbs: usize) -> Result<&K, CkksError> {
         let missing = |why: String| CkksError::from(RlweError::MissingKey(why));
         let key = self.keys.get(&kind).ok_or_else(|| missing(format!("{kind:?}")))?;
-        if key.limbs < limbs {
+        if key.limbs() < limbs {
             return Err(missing(format!(
                 "{kind:?} at {limbs} limbs (the key was made for {})",
-                key.limbs
+                key.limbs()
             )));
         }
         Ok(key)
@@ -151,9 +189,5 @@ impl EvaluationKeys {
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
-    }
-    /// Bytes in memory.
-    pub fn bytes(&self, params: &CkksParameters) -> usize {
-        self.keys.values().map(|k| k.bytes(params.rlwe())).sum()
     }
 }

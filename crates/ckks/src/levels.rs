@@ -1,11 +1,12 @@
 //! Levels and scales: rescaling, and bringing ciphertexts to one level at exactly one scale.
+use crate::backend::{Backend, CiphertextOf as Of};
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use std::borrow::Cow;
-use tacita_rlwe::keyswitch;
+use tacita_rlwe::ciphertext::Polynomial;
 
 /// Two ciphertexts of one level and scale, copied only where they had to change.
-pub type Operands<'a> = (Cow<'a, Ciphertext>, Cow<'a, Ciphertext>);
+pub type Operands<'a, P> = (Cow<'a, Ciphertext<P>>, Cow<'a, Ciphertext<P>>);
 
 /// Relative difference of a scale from the canonical one that is rounding: 2^-36.
 const SETTLED: f64 = 1.0 / (1u64 << 36) as f64;
@@ -17,19 +18,16 @@ const EXACT_FACTOR: f64 = (1u64 << 36) as f64;
 /// Integers below this are exact in a double with room for the product by a scale.
 const MAX_FACTOR: f64 = (1u64 << 62) as f64;
 
-impl Evaluator {
+impl<B: Backend> Evaluator<B> {
     /// Divides by the top prime. One level. Cost: 2 inverse and 2(L-1) forward NTTs.
     ///
     /// # Errors
     /// [`CkksError::Level`] at native level 0.
-    pub fn rescale(&self, a: Ciphertext) -> Result<Ciphertext, CkksError> {
+    pub fn rescale(&self, a: Of<B>) -> Result<Of<B>, CkksError> {
         self.need_level(&a, "rescale", 1)?;
         let scale = self.settled(a.level() - 1, a.scale / self.params().prime(a.level()));
-        let polys = a
-            .polys
-            .into_iter()
-            .map(|p| keyswitch::rescale(self.rlwe(), p))
-            .collect();
+        let polys = a.polys.into_iter().map(|p| self.backend().rescale(p));
+        let polys = polys.collect::<Result<_, _>>()?;
         Ok(Ciphertext { polys, scale })
     }
 
@@ -54,9 +52,9 @@ impl Evaluator {
     /// # Errors
     /// [`CkksError::Shape`] when `a` is below `level`, or at it with another scale, or when the scales are so
     /// far apart that no integer factor brings one to the other.
-    pub fn align_to(&self, a: &Ciphertext, level: usize, scale: f64) -> Result<Ciphertext, CkksError> {
+    pub fn align_to(&self, a: &Of<B>, level: usize, scale: f64) -> Result<Of<B>, CkksError> {
         if fits(a, level, scale) {
-            return Ok(a.truncated(level + 1));
+            return self.truncated(a, level + 1);
         }
         let factor = (scale * self.params().prime((level + 1).min(a.level())) / a.scale).round();
         if a.level() <= level || !(1.0..MAX_FACTOR).contains(&factor) {
@@ -79,11 +77,9 @@ impl Evaluator {
     }
 
     /// The limbs of native level `level + 1` times an integer, rescaled.
-    fn multiplied(&self, a: &Ciphertext, level: usize, factor: f64) -> Result<Ciphertext, CkksError> {
-        let mut x = a.truncated(level + 2);
-        x.polys
-            .iter_mut()
-            .for_each(|p| self.scale_halves(p, Complex64::new(1.0, 0.0), factor));
+    fn multiplied(&self, a: &Of<B>, level: usize, factor: f64) -> Result<Of<B>, CkksError> {
+        let x = self.truncated(a, level + 2)?;
+        let mut x = self.mul_halves(x, Complex64::new(1.0, 0.0), factor)?;
         x.scale *= factor;
         self.rescale(x)
     }
@@ -92,12 +88,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::align_to`].
-    pub fn aligned<'a>(
-        &self,
-        a: &'a Ciphertext,
-        level: usize,
-        scale: f64,
-    ) -> Result<Cow<'a, Ciphertext>, CkksError> {
+    pub fn aligned<'a>(&self, a: &'a Of<B>, level: usize, scale: f64) -> Result<Cow<'a, Of<B>>, CkksError> {
         if a.level() == level && fits(a, level, scale) {
             return Ok(Cow::Borrowed(a));
         }
@@ -108,7 +99,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::align_to`].
-    pub fn drop_to(&self, a: &Ciphertext, level: usize) -> Result<Ciphertext, CkksError> {
+    pub fn drop_to(&self, a: &Of<B>, level: usize) -> Result<Of<B>, CkksError> {
         self.align_to(a, level, self.params().scale(level))
     }
 
@@ -116,7 +107,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As [`Self::align_to`].
-    pub fn align<'a>(&self, a: &'a Ciphertext, b: &'a Ciphertext) -> Result<Operands<'a>, CkksError> {
+    pub fn align<'a>(&self, a: &'a Of<B>, b: &'a Of<B>) -> Result<Operands<'a, B::Poly>, CkksError> {
         let level = a.level().min(b.level());
         let scale = if a.level() == level { a.scale } else { b.scale };
         Ok((self.aligned(a, level, scale)?, self.aligned(b, level, scale)?))
@@ -124,7 +115,7 @@ impl Evaluator {
 }
 
 /// Does `a` serve at `level` and `scale` as it is, but for its limbs above?
-pub(crate) fn fits(a: &Ciphertext, level: usize, scale: f64) -> bool {
+pub(crate) fn fits<P: Polynomial>(a: &Ciphertext<P>, level: usize, scale: f64) -> bool {
     // canonical scales of two levels can agree to ten digits on small rings; a difference doubles with every
     // product, so only rounding noise may pass when there is a limb to correct it with
     let near = if a.level() > level { 1e-13 } else { 1e-10 };

@@ -5,6 +5,7 @@
 //! | [`params`] | presets: the modulus chain, canonical scales by level, bootstrapping constants |
 //! | [`encoding`] | slots <-> coefficients (special FFT), periodic vectors as sparse polynomials |
 //! | [`decoding`] | decrypted polynomials -> slots |
+//! | [`backend`] | where ciphertexts live: what everything below is written over |
 //! | [`keys`] | which evaluation keys exist and how they are made |
 //! | [`evaluator`] | the arithmetic: add, multiply, rescale, rotate, with exact levels and scales |
 //! | [`linear`] | linear transforms: baby-step giant-step with double hoisting |
@@ -19,12 +20,14 @@
 #![forbid(unsafe_code)]
 
 mod automorphisms;
+pub mod backend;
 pub mod bootstrap;
 pub mod decoding;
 pub mod encoding;
 pub mod error;
 pub mod evaluator;
 pub mod generator;
+mod host;
 pub mod keys;
 mod levels;
 pub mod linear;
@@ -32,15 +35,18 @@ pub mod matmul;
 pub mod params;
 mod plaintext;
 pub mod polynomial;
+mod processor;
 pub mod products;
 pub mod sparse;
 mod sums;
 mod tensor;
 
+pub use backend::Backend;
 pub use error::CkksError;
 pub use evaluator::Evaluator;
 pub use generator::KeyGenerator;
 pub use keys::{EvaluationKeys, KeyKind};
 pub use num_complex::Complex64;
 pub use params::CkksParameters;
+pub use processor::Processor;
 pub use tacita_rlwe::Ciphertext;

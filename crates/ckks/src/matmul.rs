@@ -11,8 +11,8 @@
 //!
 //! Cost: 4 N L flops for each of 2 O K P entries, at the speed of a double-precision matrix product, and 2 O
 //! rescalings (L NTTs each). Memory: the outputs, and one limb more of 240 outputs.
-use crate::evaluator::add_runs;
 use crate::levels::fits;
+use crate::processor::add_runs;
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;

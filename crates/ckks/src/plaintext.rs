@@ -1,8 +1,8 @@
 //! Plaintexts in the form in which the evaluator multiplies and adds them: full polynomials, or the runs of
 //! periodic vectors.
 use crate::decoding::decode;
-use crate::evaluator::lock;
-use crate::{CkksError, Evaluator};
+use crate::processor::lock;
+use crate::{Backend, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tacita_ring::{AlignedVec, NttTable};
 use tacita_rlwe::RnsPoly;
 use zeroize::Zeroize;
 
-impl Evaluator {
+impl<B: Backend> Evaluator<B> {
     /// Encodes a periodic vector (length p, a power of two dividing the slots) at `scale` for the first
     /// `limbs` ciphertext primes and the first `special` special ones: per prime, the 2p (at least 32) NTT
     /// values of the runs.

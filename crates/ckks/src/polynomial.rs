@@ -4,8 +4,8 @@
 //! A series is split p = q*T_g + r at powers of two. Every node is told the level and the scale at which its
 //! parent needs it (Bossuat et al., Eurocrypt 2021, section 3.2), so no scale is ever corrected afterwards: a
 //! node is one sum q_1*T_g1 + q_2*T_g2 + ... + leaf at one level and scale, relinearised and rescaled once.
-use crate::sums::Sum;
-use crate::{Ciphertext, CkksError, Evaluator};
+use crate::backend::{Backend, CiphertextOf as Of, Sum};
+use crate::{CkksError, Evaluator};
 use num_complex::Complex64;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,15 +119,15 @@ enum Kind {
 }
 
 /// T_n or the n-th power by n, computed on demand.
-struct PowerBasis<'e> {
+struct PowerBasis<'e, B: Backend> {
     kind: Kind,
-    evaluator: &'e Evaluator,
-    first: &'e Ciphertext,
-    powers: BTreeMap<usize, Ciphertext>,
+    evaluator: &'e Evaluator<B>,
+    first: &'e Of<B>,
+    powers: BTreeMap<usize, Of<B>>,
 }
 
-impl PowerBasis<'_> {
-    fn power(&self, n: usize) -> &Ciphertext {
+impl<B: Backend> PowerBasis<'_, B> {
+    fn power(&self, n: usize) -> &Of<B> {
         self.powers.get(&n).unwrap_or(self.first)
     }
 
@@ -154,7 +154,7 @@ impl PowerBasis<'_> {
 
     /// T_(a+b) = 2*T_a*T_b - T_(a-b), of which the latter joins before the sum is rescaled, so that it needs
     /// no rescaling of its own; or the product of two powers.
-    fn recurrence(&self, a: usize, b: usize) -> Sum<'_> {
+    fn recurrence(&self, a: usize, b: usize) -> Sum<'_, B::Poly> {
         let mut sum = Sum {
             products: vec![(self.power(a), self.power(b))],
             ..Sum::default()
@@ -181,15 +181,22 @@ impl PowerBasis<'_> {
 
 /// A series as the sum that it is made as: quotients times giants (where these had to be lowered, by what
 /// they became), multiples of powers, a constant.
-#[derive(Default)]
-struct Node {
-    products: Vec<(Ciphertext, usize, Option<Ciphertext>)>,
+struct Node<B: Backend> {
+    products: Vec<(Of<B>, usize, Option<Of<B>>)>,
     multiples: Vec<(usize, Complex64)>,
     constant: Complex64,
 }
 
-impl Node {
-    fn sum<'a>(&'a self, basis: &'a PowerBasis<'_>) -> Sum<'a> {
+impl<B: Backend> Node<B> {
+    fn new() -> Self {
+        Self {
+            products: Vec::new(),
+            multiples: Vec::new(),
+            constant: Complex64::default(),
+        }
+    }
+
+    fn sum<'a>(&'a self, basis: &'a PowerBasis<'_, B>) -> Sum<'a, B::Poly> {
         Sum {
             products: {
                 let pair = |(q, g, lowered): &'a (_, usize, Option<_>)| {
@@ -203,7 +210,7 @@ impl Node {
     }
 
     /// Adds a series that needs no products.
-    fn add_leaf(&mut self, basis: &mut PowerBasis<'_>, c: &[Complex64]) -> Result<(), CkksError> {
+    fn add_leaf(&mut self, basis: &mut PowerBasis<'_, B>, c: &[Complex64]) -> Result<(), CkksError> {
         self.constant += c[0];
         for (n, &c) in c.iter().enumerate().skip(1).filter(|(_, c)| c.norm() > 0.0) {
             basis.ensure(n)?;
@@ -213,7 +220,7 @@ impl Node {
     }
 }
 
-impl Evaluator {
+impl<B: Backend> Evaluator<B> {
     /// Evaluates sum c_n T_n(x) for slots in [-1, 1]; coefficients may be complex. Depth ceil(log2(d + 1));
     /// the result has `scale` when given, else the canonical scale of its level. Cost: see [`best_split`].
     ///
@@ -222,10 +229,10 @@ impl Evaluator {
     /// series.
     pub fn chebyshev(
         &self,
-        x: &Ciphertext,
+        x: &Of<B>,
         coefficients: &[Complex64],
         scale: Option<f64>,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Of<B>, CkksError> {
         self.any_series(Kind::Chebyshev, x, coefficients, scale)
     }
 
@@ -236,20 +243,20 @@ impl Evaluator {
     /// As [`Self::chebyshev`].
     pub fn power_series(
         &self,
-        z: &Ciphertext,
+        z: &Of<B>,
         coefficients: &[Complex64],
         scale: Option<f64>,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Of<B>, CkksError> {
         self.any_series(Kind::Powers, z, coefficients, scale)
     }
 
     fn any_series(
         &self,
         kind: Kind,
-        x: &Ciphertext,
+        x: &Of<B>,
         coefficients: &[Complex64],
         scale: Option<f64>,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Of<B>, CkksError> {
         let c = trimmed(coefficients)?;
         let degree = c.len() - 1;
         let depth = depth(degree);
@@ -267,7 +274,7 @@ impl Evaluator {
 
     /// A power at the canonical scale of a lower level, where its own is twice that or more: a quotient would
     /// have to be as much below the canonical scale as the power is above it.
-    fn lowered(&self, power: &Ciphertext, level: usize) -> Result<Option<Ciphertext>, CkksError> {
+    fn lowered(&self, power: &Of<B>, level: usize) -> Result<Option<Of<B>>, CkksError> {
         let top = level > self.params().top_level();
         let large = !top && power.scale > 2.0 * self.params().scale(level);
         large.then(|| self.drop_to(power, level)).transpose()
@@ -277,14 +284,14 @@ impl Evaluator {
     /// `x.level() - level - 1` levels below the argument: that many are left for quotients and powers.
     fn series(
         &self,
-        basis: &mut PowerBasis<'_>,
+        basis: &mut PowerBasis<'_, B>,
         c: &[Complex64],
         (level, scale): (usize, f64),
         baby: usize,
-    ) -> Result<Ciphertext, CkksError> {
+    ) -> Result<Of<B>, CkksError> {
         let raw_scale = scale * self.params().prime(level + 1);
         let budget = basis.first.level() - level - 1;
-        let (mut node, mut rest) = (Node::default(), c.to_vec());
+        let (mut node, mut rest) = (Node::new(), c.to_vec());
         while !is_leaf(rest.len() - 1, budget, baby) {
             let g = giant(rest.len() - 1);
             basis.ensure(g)?;

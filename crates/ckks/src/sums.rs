@@ -1,59 +1,39 @@
 //! Sums of products of ciphertexts, of multiples of ciphertexts and of a constant, at one scale: made limb by
 //! limb and part by part, so that every operand is read once and the sum is written once, however many terms
 //! it has. A sum with products has degree 2 and is relinearised and rescaled as a whole.
-use crate::evaluator::{add_scalar, complex_residues};
+use crate::backend::{Backend, CiphertextOf as Of, Halves, Sum, Weights};
+use crate::evaluator::complex_residues;
+use crate::processor::add_scalar;
 use crate::{Ciphertext, CkksError, Evaluator};
-use num_complex::Complex64;
 use rayon::prelude::*;
 use std::ops::Range;
 use tacita_ring::{kernels, AlignedVec};
 use tacita_rlwe::ciphertext::scales_agree;
-use tacita_rlwe::RnsPoly;
+use tacita_rlwe::{Parameters, RnsPoly};
 
 /// Values of a limb that stay in the first-level cache.
 const PART: usize = 512;
 
-/// The terms of a sum. Operands may have more limbs than the sum.
-#[derive(Default)]
-pub(crate) struct Sum<'a> {
-    /// Factors; the product of their scales is the scale of the sum. A pair that is there twice counts twice.
-    pub products: Vec<(&'a Ciphertext, &'a Ciphertext)>,
-    /// Ciphertexts of any scale, and what they are multiplied by.
-    pub multiples: Vec<(&'a Ciphertext, Complex64)>,
-    /// In every slot.
-    pub constant: Complex64,
-}
-
 /// A part of one limb of every polynomial of a sum: three, or two where there are no products.
 type Parts<'a> = [&'a mut [f64]];
 
-impl Evaluator {
+impl<B: Backend> Evaluator<B> {
     /// The sum, at `scale` and of `limbs` limbs: of degree 2 with products, of degree 1 without. No key, no
     /// level.
     ///
     /// # Errors
     /// [`CkksError::Shape`] when an operand has fewer limbs or the factors' scales do not make up `scale`.
-    pub(crate) fn sum(&self, sum: &Sum<'_>, limbs: usize, scale: f64) -> Result<Ciphertext, CkksError> {
+    pub(crate) fn sum(&self, sum: &Sum<'_, B::Poly>, limbs: usize, scale: f64) -> Result<Of<B>, CkksError> {
         self.check_sum(sum, limbs, scale)?;
-        let count = if sum.products.is_empty() { 2 } else { 3 };
-        let polys = (0..count).map(|_| RnsPoly::scratch(self.rlwe(), limbs)).collect();
-        let mut out = Ciphertext { polys, scale };
-        let rows = by_limb(&mut out.polys, limbs);
-        rows.into_par_iter().enumerate().for_each(|(i, mut row)| {
-            let weights = self.weights(sum, i, scale);
-            for part in parts(self.rlwe().n()) {
-                let mut parts: Vec<&mut [f64]> = row.iter_mut().map(|x| &mut x[part.clone()]).collect();
-                self.sum_part(sum, &weights, (i, part), &mut parts);
-            }
-        });
-        Ok(out)
+        let weights = (0..limbs).map(|i| self.weights(sum, i, scale)).collect();
+        let polys = self.backend().sum(sum, &weights, limbs)?;
+        Ok(Ciphertext { polys, scale })
     }
 
-    fn check_sum(&self, sum: &Sum<'_>, limbs: usize, scale: f64) -> Result<(), CkksError> {
-        let short = |x: &Ciphertext| x.limbs() < limbs || x.polys.len() != 2;
-        let bad_product = |(a, b): &&(&Ciphertext, &Ciphertext)| {
-            short(a) || short(b) || !scales_agree(a.scale * b.scale, scale)
-        };
+    fn check_sum(&self, sum: &Sum<'_, B::Poly>, limbs: usize, scale: f64) -> Result<(), CkksError> {
+        let short = |x: &Of<B>| x.limbs() < limbs || x.polys.len() != 2;
+        let bad_product =
+            |(a, b): &&(&Of<B>, &Of<B>)| short(a) || short(b) || !scales_agree(a.scale * b.scale, scale);
         let bad = sum.products.iter().find(bad_product).map(|&(a, b)| [a, b]);
         let low = sum.multiples.iter().map(|x| x.0).find(|x| short(x));
         let Some([a, b]) = bad.or(low.map(|x| [x, x])) else {
@@ -74,46 +54,62 @@ impl Evaluator {
         })
     }
 
-    /// What limb `i` of every multiple, and of the constant in the end, is multiplied by at `scale`: in the
-    /// two halves of the NTT order.
-    fn weights(&self, sum: &Sum<'_>, i: usize, scale: f64) -> Vec<[f64; 2]> {
+    /// What limb `i` of every multiple, and of the constant in the end, is multiplied by at `scale`.
+    fn weights(&self, sum: &Sum<'_, B::Poly>, i: usize, scale: f64) -> Halves {
         let multiples = sum.multiples.iter().map(|&(x, c)| (c, scale / x.scale));
         let all = multiples.chain(std::iter::once((sum.constant, scale)));
-        all.map(|(c, scale)| {
-            let (first, second) = complex_residues(self.rlwe().table(i), c, scale);
-            [first as f64, second as f64]
-        })
-        .collect()
+        all.map(|(c, scale)| complex_residues(self.rlwe().table(i), c, scale))
+            .collect()
     }
+}
 
-    /// Sets one part of limb `i`. weights: as [`Self::weights`] gives them.
-    fn sum_part(
-        &self,
-        sum: &Sum<'_>,
-        weights: &[[f64; 2]],
-        (i, part): (usize, Range<usize>),
-        out: &mut Parts<'_>,
-    ) {
-        let (m, half) = (self.rlwe().modulus(i), 2 * part.start / self.rlwe().n());
-        for (k, x) in out.iter_mut().enumerate() {
-            if k == 2 {
-                x.fill(0.0);
-            } else {
-                let terms: Vec<(&[f64], &[f64])> = (sum.multiples.iter().zip(weights))
-                    .map(|((c, _), w)| (&c.polys[k].limbs[i][part.clone()], &w[half..=half]))
-                    .collect();
-                kernels::sum_runs(m, x, &terms);
-            }
+/// What [`Backend::sum`] is on the processor.
+pub(crate) fn sum(
+    rlwe: &Parameters,
+    sum: &Sum<'_, RnsPoly>,
+    weights: &Weights,
+    limbs: usize,
+) -> Vec<RnsPoly> {
+    let count = if sum.products.is_empty() { 2 } else { 3 };
+    let mut polys: Vec<RnsPoly> = (0..count).map(|_| RnsPoly::scratch(rlwe, limbs)).collect();
+    let rows = by_limb(&mut polys, limbs);
+    rows.into_par_iter().enumerate().for_each(|(i, mut row)| {
+        let weights: Vec<[f64; 2]> = weights[i].iter().map(|w| w.map(|w| w as f64)).collect();
+        for part in parts(rlwe.n()) {
+            let mut parts: Vec<&mut [f64]> = row.iter_mut().map(|x| &mut x[part.clone()]).collect();
+            sum_part(rlwe, sum, &weights, (i, part), &mut parts);
         }
-        let constant = weights[sum.multiples.len()][half];
-        if constant != 0.0 {
-            add_scalar(m, out[0], constant as u64);
+    });
+    polys
+}
+
+/// Sets one part of limb `i`.
+fn sum_part(
+    rlwe: &Parameters,
+    sum: &Sum<'_, RnsPoly>,
+    weights: &[[f64; 2]],
+    (i, part): (usize, Range<usize>),
+    out: &mut Parts<'_>,
+) {
+    let (m, half) = (rlwe.modulus(i), 2 * part.start / rlwe.n());
+    for (k, x) in out.iter_mut().enumerate() {
+        if k == 2 {
+            x.fill(0.0);
+        } else {
+            let terms: Vec<(&[f64], &[f64])> = (sum.multiples.iter().zip(weights))
+                .map(|((c, _), w)| (&c.polys[k].limbs[i][part.clone()], &w[half..=half]))
+                .collect();
+            kernels::sum_runs(m, x, &terms);
         }
-        let [x0, x1, x2] = out else { return };
-        for (a, b) in &sum.products {
-            let [[a0, a1], [b0, b1]] = [a, b].map(|x| halves(x, i, &part));
-            kernels::tensor_accumulate(m, x0, x1, x2, a0, a1, b0, b1);
-        }
+    }
+    let constant = weights[sum.multiples.len()][half];
+    if constant != 0.0 {
+        add_scalar(m, out[0], constant as u64);
+    }
+    let [x0, x1, x2] = out else { return };
+    for (a, b) in &sum.products {
+        let [[a0, a1], [b0, b1]] = [a, b].map(|x| halves(x, i, &part));
+        kernels::tensor_accumulate(m, x0, x1, x2, a0, a1, b0, b1);
     }
 }
 

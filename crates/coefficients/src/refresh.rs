@@ -49,10 +49,10 @@ impl Refresh<'_> {
                 b.modular_reduction(e, &slots, Content::Complex)
             }
             Self::Through(b, f) => {
-                let slots = b.coefficients_to_slots(e, b.mod_raise(e, &wide())?)?;
+                let slots = b.coefficients_to_slots(e, b.mod_raise(e, &wide()?)?)?;
                 b.apply_to_phase(e, &slots, Content::Complex, f)
             }
-            Self::Shallow(shallow, f) => shallow.refresh(&wide(), Content::Complex, f),
+            Self::Shallow(shallow, f) => shallow.refresh(&wide()?, Content::Complex, f),
         }
     }
 }

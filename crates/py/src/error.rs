@@ -72,7 +72,7 @@ pub fn ckks(e: CkksError) -> PyErr {
     match e {
         CkksError::Level { .. } => LevelError::new_err(text),
         CkksError::Rlwe(e) => rlwe(e),
-        CkksError::Shape { .. } => TacitaError::new_err(text),
+        CkksError::Shape { .. } | CkksError::Device(_) => TacitaError::new_err(text),
     }
 }
 

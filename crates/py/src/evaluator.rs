@@ -178,10 +178,10 @@ impl Evaluator {
         self.binary(py, a, b, |x, y| self.inner.sub(x, y))
     }
     fn neg(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| Ok(self.inner.neg(x)))
+        self.unary(py, a, |x| self.inner.neg(x))
     }
     fn add_const(&self, py: Python<'_>, a: &Ciphertext, c: Complex64) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| Ok(self.inner.add_constant(x, c)))
+        self.unary(py, a, |x| self.inner.add_constant(x, c))
     }
     fn add_vector(
         &self,
@@ -235,10 +235,10 @@ impl Evaluator {
         self.unary(py, a, |x| self.inner.mul_constant(x, c))
     }
     fn mul_int(&self, py: Python<'_>, a: &Ciphertext, k: i64) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| Ok(self.inner.mul_integer(x, k)))
+        self.unary(py, a, |x| self.inner.mul_integer(x, k))
     }
     fn mul_i(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| Ok(self.inner.mul_i(x)))
+        self.unary(py, a, |x| self.inner.mul_i(x))
     }
     fn mul_vector(
         &self,

@@ -1,25 +1,34 @@
 //! Ciphertexts: c0 + c1*s (+ c2*s^2) = scale * message, in NTT form.
 use crate::{Parameters, RlweError, RnsPoly};
 
+/// A polynomial modulo a product of primes, wherever its residues lie.
+pub trait Polynomial {
+    /// Number of ciphertext limbs.
+    fn q_len(&self) -> usize;
+    /// Number of special-prime limbs.
+    fn p_len(&self) -> usize;
+}
+
+impl Polynomial for RnsPoly {
+    fn q_len(&self) -> usize {
+        self.q_len
+    }
+    fn p_len(&self) -> usize {
+        self.p_len()
+    }
+}
+
 /// A ciphertext of degree 1 (or 2 before relinearisation). `scale` is exact: it changes only with the
 /// operation that changes it, never by assignment.
 #[derive(Clone)]
-pub struct Ciphertext {
+pub struct Ciphertext<P = RnsPoly> {
     /// The polynomials, lowest power of the secret first.
-    pub polys: Vec<RnsPoly>,
+    pub polys: Vec<P>,
     /// Scale of the message.
     pub scale: f64,
 }
 
 impl Ciphertext {
-    /// Level: number of limbs minus one.
-    pub fn level(&self) -> usize {
-        self.polys[0].q_len - 1
-    }
-    /// Number of limbs.
-    pub fn limbs(&self) -> usize {
-        self.polys[0].q_len
-    }
     /// Drops limbs down to `limbs`; the scale is unchanged.
     pub fn truncate(&mut self, limbs: usize) {
         self.polys.iter_mut().for_each(|p| p.truncate(limbs));
@@ -30,6 +39,17 @@ impl Ciphertext {
             polys: self.polys.iter().map(|p| p.truncated(limbs)).collect(),
             scale: self.scale,
         }
+    }
+}
+
+impl<P: Polynomial> Ciphertext<P> {
+    /// Level: number of limbs minus one.
+    pub fn level(&self) -> usize {
+        self.limbs() - 1
+    }
+    /// Number of limbs.
+    pub fn limbs(&self) -> usize {
+        self.polys[0].q_len()
     }
     /// Bytes held in memory.
     pub fn bytes(&self, params: &Parameters) -> usize {

@@ -26,10 +26,11 @@ mod key_list;
 pub(crate) mod raise;
 pub mod refresh;
 
+use crate::backend::{Backend, CiphertextOf as Of, Sum};
 use crate::linear::EncodedTransform;
 use crate::params::DOUBLINGS;
-use crate::sums::Sum;
-use crate::{Ciphertext, CkksError, CkksParameters, Evaluator};
+use crate::processor::Processor;
+use crate::{CkksError, CkksParameters, Evaluator};
 use dft::FACTOR;
 use num_complex::Complex64;
 use raise::Raise;
@@ -51,20 +52,20 @@ pub enum Content {
 }
 
 /// Encoded matrices and series of bootstrapping.
-pub struct Bootstrapper {
-    stc: Vec<EncodedTransform>,
-    raise: Raise,
-    cts: Vec<EncodedTransform>,
+pub struct Bootstrapper<B: Backend = Processor> {
+    stc: Vec<EncodedTransform<B::Vectors>>,
+    raise: Raise<B>,
+    cts: Vec<EncodedTransform<B::Vectors>>,
     series: Vec<Complex64>,
     circle: Vec<Complex64>,
 }
 
-impl Bootstrapper {
+impl<B: Backend> Bootstrapper<B> {
     /// Encodes the matrices: about 1 GB at N = 2^16 (two groups have full-length diagonals).
     ///
     /// # Errors
     /// [`CkksError::Shape`] for a preset without bootstrapping; encoding errors.
-    pub fn new(e: &Evaluator) -> Result<Self, CkksError> {
+    pub fn new(e: &Evaluator<B>) -> Result<Self, CkksError> {
         let p = e.params();
         if !p.can_bootstrap() {
             return Err(CkksError::Shape {
@@ -90,7 +91,7 @@ impl Bootstrapper {
     }
 
     /// Without slots-to-coefficients, for what begins at the raise.
-    fn of_coefficients(e: &Evaluator) -> Result<Self, CkksError> {
+    fn of_coefficients(e: &Evaluator<B>) -> Result<Self, CkksError> {
         let (p, top) = (e.params(), e.rlwe().q_len() - 1);
         let cts_each = |i, t| e.encode_transform(&t, top + 1 - i, p.cts_step() * p.prime(top - i), true);
         let (raise, cts) = rayon::join(
@@ -121,18 +122,18 @@ impl Bootstrapper {
     /// [`CkksError::Level`] below the bottom level, [`CkksError::Shape`] for half a pair, missing keys.
     pub fn bootstrap_many(
         &self,
-        e: &Evaluator,
-        inputs: &[(Ciphertext, Content)],
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+        e: &Evaluator<B>,
+        inputs: &[(Of<B>, Content)],
+    ) -> Result<Vec<Of<B>>, CkksError> {
         self.many(e, inputs, |c, content| self.bootstrap(e, c, content))
     }
 
     fn many(
         &self,
-        e: &Evaluator,
-        inputs: &[(Ciphertext, Content)],
-        one: impl Fn(&Ciphertext, Content) -> Result<Vec<Ciphertext>, CkksError> + Sync,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+        e: &Evaluator<B>,
+        inputs: &[(Of<B>, Content)],
+        one: impl Fn(&Of<B>, Content) -> Result<Vec<Of<B>>, CkksError> + Sync,
+    ) -> Result<Vec<Of<B>>, CkksError> {
         let at_once = (rayon::current_num_threads() / 2).max(1);
         let mut out = Vec::with_capacity(inputs.len());
         for part in joined(e, inputs)?.chunks(at_once) {
@@ -146,12 +147,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// As [`Self::bootstrap_many`].
-    pub fn bootstrap(
-        &self,
-        e: &Evaluator,
-        c: &Ciphertext,
-        content: Content,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn bootstrap(&self, e: &Evaluator<B>, c: &Of<B>, content: Content) -> Result<Vec<Of<B>>, CkksError> {
         let low = self.slots_to_coefficients(e, c)?;
         let raised = self.mod_raise(e, &low)?;
         let slots = self.coefficients_to_slots(e, raised)?;
@@ -162,7 +158,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// [`CkksError::Level`] below the bottom level.
-    pub fn slots_to_coefficients(&self, e: &Evaluator, c: &Ciphertext) -> Result<Ciphertext, CkksError> {
+    pub fn slots_to_coefficients(&self, e: &Evaluator<B>, c: &Of<B>) -> Result<Of<B>, CkksError> {
         let p = e.params();
         e.need_level(c, "bootstrap", p.bottom_level())?;
         let mut x = e.drop_to(c, p.bottom_level())?;
@@ -180,7 +176,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// Missing keys.
-    pub fn mod_raise(&self, e: &Evaluator, c: &Ciphertext) -> Result<Ciphertext, CkksError> {
+    pub fn mod_raise(&self, e: &Evaluator<B>, c: &Of<B>) -> Result<Of<B>, CkksError> {
         self.raise.apply(e, c, e.rlwe().q_len())
     }
 
@@ -189,7 +185,7 @@ impl Bootstrapper {
     ///
     /// # Errors
     /// Missing keys.
-    pub fn coefficients_to_slots(&self, e: &Evaluator, c: Ciphertext) -> Result<Ciphertext, CkksError> {
+    pub fn coefficients_to_slots(&self, e: &Evaluator<B>, c: Of<B>) -> Result<Of<B>, CkksError> {
         let mut x = c;
         for t in &self.cts {
             x = e.apply_transform(&[x], t)?.remove(0);
@@ -203,10 +199,10 @@ impl Bootstrapper {
     /// Missing keys.
     pub fn modular_reduction(
         &self,
-        e: &Evaluator,
-        c: &Ciphertext,
+        e: &Evaluator<B>,
+        c: &Of<B>,
         content: Content,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    ) -> Result<Vec<Of<B>>, CkksError> {
         // i a + conj(i a) = -2 Im(a)
         let mut out = of_parts(e, c, content, Complex64::i(), |x| {
             self.wave(e, self.exponential(e, x)?)
@@ -222,7 +218,7 @@ impl Bootstrapper {
     }
 
     /// z = exp(2*pi*i*t) for t = 17 x within 2^-7.5 of an integer.
-    fn exponential(&self, e: &Evaluator, x: &Ciphertext) -> Result<Ciphertext, CkksError> {
+    fn exponential(&self, e: &Evaluator<B>, x: &Of<B>) -> Result<Of<B>, CkksError> {
         let mut z = e.chebyshev(x, &self.series, Some(e.params().boot_scale()))?;
         for _ in 0..DOUBLINGS {
             z = e.mul(&z, &z)?;
@@ -231,7 +227,7 @@ impl Bootstrapper {
     }
 
     /// z^2 - 8z, whose imaginary part is -12*pi*(t - round(t)).
-    fn wave(&self, e: &Evaluator, z: Ciphertext) -> Result<Ciphertext, CkksError> {
+    fn wave(&self, e: &Evaluator<B>, z: Of<B>) -> Result<Of<B>, CkksError> {
         let sum = Sum {
             products: vec![(&z, &z)],
             multiples: vec![(&z, Complex64::new(-8.0, 0.0))],
@@ -243,10 +239,10 @@ impl Bootstrapper {
 
 /// What goes into each bootstrap: an input, or a + i b of a pair at the bottom level, where it is exact and
 /// takes no level, as i is X^(N/2).
-fn joined<'a>(
-    e: &Evaluator,
-    mut inputs: &'a [(Ciphertext, Content)],
-) -> Result<Vec<(Cow<'a, Ciphertext>, Content)>, CkksError> {
+fn joined<'a, B: Backend>(
+    e: &Evaluator<B>,
+    mut inputs: &'a [(Of<B>, Content)],
+) -> Result<Vec<(Cow<'a, Of<B>>, Content)>, CkksError> {
     let bottom = e.params().bottom_level();
     let mut out = Vec::with_capacity(inputs.len());
     while let [(a, content), rest @ ..] = inputs {
@@ -263,7 +259,7 @@ fn joined<'a>(
             });
         };
         e.need_level(b, "bootstrap", bottom)?;
-        let i_b = e.mul_i(&e.drop_to(b, bottom)?);
+        let i_b = e.mul_i(&e.drop_to(b, bottom)?)?;
         out.push((Cow::Owned(e.add(&e.drop_to(a, bottom)?, &i_b)?), Content::Pair));
         inputs = rest;
     }
@@ -271,18 +267,18 @@ fn joined<'a>(
 }
 
 /// Both parts of slots through `half`, as f half + conj(f half): together again, those of a pair apart.
-fn of_parts(
-    e: &Evaluator,
-    slots: &Ciphertext,
+fn of_parts<B: Backend>(
+    e: &Evaluator<B>,
+    slots: &Of<B>,
     content: Content,
     f: Complex64,
-    half: impl Fn(&Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
-) -> Result<Vec<Ciphertext>, CkksError> {
+    half: impl Fn(&Of<B>) -> Result<Of<B>, CkksError> + Sync,
+) -> Result<Vec<Of<B>>, CkksError> {
     let (one, i) = (Complex64::new(1.0, 0.0), Complex64::i());
     let mirror = e.conjugate(slots)?;
     let real = || half(&combined(e, vec![(slots, one), (&mirror, one)])?);
     let imaginary = || half(&combined(e, vec![(&mirror, i), (slots, -i)])?);
-    let whole = |x: Ciphertext| combined(e, vec![(&x, f), (&e.conjugate(&x)?, f.conj())]);
+    let whole = |x: Of<B>| combined(e, vec![(&x, f), (&e.conjugate(&x)?, f.conj())]);
     match content {
         Content::Real => Ok(vec![whole(real()?)?]),
         Content::Pair => {
@@ -299,7 +295,7 @@ fn of_parts(
 }
 
 /// A sum of multiples of ciphertexts of one level and scale, in one pass.
-fn combined(e: &Evaluator, terms: Vec<(&Ciphertext, Complex64)>) -> Result<Ciphertext, CkksError> {
+fn combined<B: Backend>(e: &Evaluator<B>, terms: Vec<(&Of<B>, Complex64)>) -> Result<Of<B>, CkksError> {
     let (limbs, scale) = (terms[0].0.limbs(), terms[0].0.scale);
     let sum = Sum {
         multiples: terms,

@@ -1,28 +1,29 @@
 //! Rotated inputs that are kept: for transforms of which not all inner sums fit into memory at once, or whose
 //! babies are brought back to Q.
-use super::transform::{EncodedTransform, Pair};
-use crate::keys::galois_of_rotation;
-use crate::{Ciphertext, CkksError, Evaluator};
+use super::transform::EncodedTransform;
+use crate::backend::{Backend, Context, Pair};
+use crate::processor::Processor;
+use crate::{Ciphertext, CkksError};
 use tacita_rlwe::keyswitch::{self, Decomposed};
 use tacita_rlwe::RnsPoly;
 
 /// Both polynomials of a baby, wherever they lie.
 pub(super) type Halves<'a> = [&'a RnsPoly; 2];
 
-impl Evaluator {
+impl Context<'_, Processor> {
     pub(super) fn decompose_inputs(
         &self,
         inputs: &[&Ciphertext],
         t: &EncodedTransform,
     ) -> Result<Vec<Option<Decomposed>>, CkksError> {
-        let all = self.rlwe().p_len();
+        let all = self.params.rlwe().p_len();
         let special = (t.key)(1).special(t.limbs, all);
         Ok(inputs
             .iter()
             .enumerate()
             .map(|(i, c)| {
                 let rotated = t.terms.iter().any(|x| x.input == i && x.baby != 0);
-                rotated.then(|| keyswitch::decompose_for(self.rlwe(), &c.polys[1], special))
+                rotated.then(|| keyswitch::decompose_for(self.params.rlwe(), &c.polys[1], special))
             })
             .collect())
     }
@@ -42,7 +43,7 @@ impl Evaluator {
         }
         for (i, found) in digits.iter_mut().enumerate() {
             if rotated(i) && found.is_none() {
-                *found = Some(keyswitch::decompose(self.rlwe(), &inputs[i].polys[1]));
+                *found = Some(keyswitch::decompose(self.params.rlwe(), &inputs[i].polys[1]));
             }
         }
     }
@@ -54,7 +55,7 @@ impl Evaluator {
         digits: &[Option<Decomposed>],
         steps: &[(usize, i64)],
         t: &EncodedTransform,
-    ) -> Result<Vec<Option<Pair>>, CkksError> {
+    ) -> Result<Vec<Option<Pair<RnsPoly>>>, CkksError> {
         steps
             .iter()
             .map(|&(i, b)| self.baby(inputs[i], digits[i].as_ref(), b, t))
@@ -67,24 +68,14 @@ impl Evaluator {
         digits: Option<&Decomposed>,
         step: i64,
         t: &EncodedTransform,
-    ) -> Result<Option<Pair>, CkksError> {
-        let (rlwe, lifted) = (self.rlwe(), t.lifted);
+    ) -> Result<Option<Pair<RnsPoly>>, CkksError> {
         let (c0, c1) = (&x.polys[0], &x.polys[1]);
         let Some(digits) = digits.filter(|_| step != 0) else {
-            return Ok(lifted.then(|| Pair(c0.lift_by_p(rlwe), c1.lift_by_p(rlwe))));
+            let lift = |c: &RnsPoly| c.lift_by_p(self.params.rlwe());
+            return Ok(t.lifted.then(|| Pair(lift(c0), lift(c1))));
         };
-        let galois = galois_of_rotation(self.params(), step);
-        let key = self.keys().get((t.key)(galois), x.limbs())?;
-        let (mut u0, mut u1) = keyswitch::inner_product(rlwe, digits, key)?;
-        if lifted {
-            u0.add_lifted(rlwe, c0);
-        } else {
-            u0 = keyswitch::mod_down(rlwe, u0);
-            u1 = keyswitch::mod_down(rlwe, u1);
-            u0.add_assign(rlwe, c0);
-        }
-        let perm = self.permutation(galois);
-        Ok(Some(Pair(u0.permuted(&perm), u1.permuted(&perm))))
+        let key = self.rotation(t, step, x.limbs())?;
+        self.backend.rotate_digits(c0, digits, key, t.lifted).map(Some)
     }
 }
 
@@ -92,9 +83,9 @@ impl Evaluator {
 pub(super) fn halves<'a>(
     inputs: &[&'a Ciphertext],
     steps: &[(usize, i64)],
-    babies: &'a [Option<Pair>],
+    babies: &'a [Option<Pair<RnsPoly>>],
 ) -> Vec<Halves<'a>> {
-    let of = |(&(i, _), baby): (&(usize, i64), &'a Option<Pair>)| match baby {
+    let of = |(&(i, _), baby): (&(usize, i64), &'a Option<Pair<RnsPoly>>)| match baby {
         Some(pair) => [&pair.0, &pair.1],
         None => [&inputs[i].polys[0], &inputs[i].polys[1]],
     };

@@ -2,8 +2,9 @@
 //! time.
 use super::babies::Halves;
 use super::tiled::Tiled;
-use super::transform::{EncodedTransform, Pair};
-use crate::Evaluator;
+use super::transform::EncodedTransform;
+use crate::backend::{Context, Pair};
+use crate::processor::Processor;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tacita_ring::{kernels, AlignedVec, Modulus};
@@ -12,21 +13,23 @@ use tacita_rlwe::RnsPoly;
 /// Coefficients per cache block.
 const BLOCK: usize = 2048;
 
-impl Evaluator {
-    pub(super) fn zero_pair(&self, t: &EncodedTransform) -> Pair {
-        let zero = || RnsPoly::zero(self.rlwe(), t.limbs, self.special(t));
+impl Context<'_, Processor> {
+    pub(super) fn zero_pair(&self, t: &EncodedTransform) -> Pair<RnsPoly> {
+        let zero = || RnsPoly::zero(self.params.rlwe(), t.limbs, self.special(t));
         Pair(zero(), zero())
     }
 
-    pub(super) fn zero_pairs(&self, count: usize, t: &EncodedTransform) -> Vec<Pair> {
+    pub(super) fn zero_pairs(&self, count: usize, t: &EncodedTransform) -> Vec<Pair<RnsPoly>> {
         (0..count).map(|_| self.zero_pair(t)).collect()
     }
 
     /// Pairs that hold anything.
-    pub(super) fn scratch_pairs(&self, count: usize, t: &EncodedTransform) -> Vec<Pair> {
+    pub(super) fn scratch_pairs(&self, count: usize, t: &EncodedTransform) -> Vec<Pair<RnsPoly>> {
         let limbs = t.limbs + self.special(t);
         let scratch = || RnsPoly {
-            limbs: (0..limbs).map(|_| AlignedVec::scratch(self.rlwe().n())).collect(),
+            limbs: (0..limbs)
+                .map(|_| AlignedVec::scratch(self.params.rlwe().n()))
+                .collect(),
             q_len: t.limbs,
         };
         (0..count).map(|_| Pair(scratch(), scratch())).collect()
@@ -37,7 +40,7 @@ impl Evaluator {
         if at < limbs {
             at
         } else {
-            self.rlwe().p_index(at - limbs)
+            self.params.rlwe().p_index(at - limbs)
         }
     }
 
@@ -45,15 +48,15 @@ impl Evaluator {
     /// limb and block by block, so that the babies' block stays in cache while all sums read it.
     pub(super) fn accumulate(
         &self,
-        sums: &mut [Pair],
+        sums: &mut [Pair<RnsPoly>],
         terms: &[Vec<(usize, usize)>],
         babies: &[Halves<'_>],
         t: &EncodedTransform,
         fresh: bool,
     ) {
-        let tiled = Tiled::new(self.rlwe().n(), terms, t);
+        let tiled = Tiled::new(self.params.rlwe().n(), terms, t);
         by_limb(sums).into_par_iter().enumerate().for_each(|(at, row)| {
-            let place = (self.rlwe().modulus(self.index(at, t.limbs)), at);
+            let place = (self.params.rlwe().modulus(self.index(at, t.limbs)), at);
             match &tiled {
                 Some(tiled) => add_tiles(place, row, tiled, babies, fresh),
                 None => self.add_terms(place, row, terms, babies, t, fresh),
@@ -71,7 +74,7 @@ impl Evaluator {
         t: &EncodedTransform,
         fresh: bool,
     ) {
-        let n = self.rlwe().n();
+        let n = self.params.rlwe().n();
         let add = if fresh {
             kernels::sum_runs
         } else {
@@ -116,7 +119,7 @@ fn add_tiles(
 }
 
 /// The limbs of both halves of all pairs: by limb, by half.
-pub(super) fn by_limb(sums: &mut [Pair]) -> Vec<[Vec<&mut AlignedVec>; 2]> {
+pub(super) fn by_limb(sums: &mut [Pair<RnsPoly>]) -> Vec<[Vec<&mut AlignedVec>; 2]> {
     let limbs = sums.first().map_or(0, |pair| pair.0.limbs.len());
     let mut rows: Vec<[Vec<&mut AlignedVec>; 2]> = (0..limbs).map(|_| [Vec::new(), Vec::new()]).collect();
     for Pair(first, second) in sums {
@@ -130,19 +133,19 @@ pub(super) fn by_limb(sums: &mut [Pair]) -> Vec<[Vec<&mut AlignedVec>; 2]> {
 
 /// The inner sums of one output, computed several giants at a time (largest first) as far as memory allows.
 pub(super) struct InnerSums<'a> {
-    evaluator: &'a Evaluator,
+    context: &'a Context<'a, Processor>,
     pub(super) t: &'a EncodedTransform,
     steps: &'a [(usize, i64)],
     babies: &'a [Halves<'a>],
     output: usize,
     /// Giants not computed yet, ascending.
     pending: Vec<i64>,
-    ready: BTreeMap<i64, Pair>,
+    ready: BTreeMap<i64, Pair<RnsPoly>>,
 }
 
 impl<'a> InnerSums<'a> {
     pub(super) fn new(
-        evaluator: &'a Evaluator,
+        context: &'a Context<'a, Processor>,
         t: &'a EncodedTransform,
         steps: &'a [(usize, i64)],
         babies: &'a [Halves<'a>],
@@ -157,7 +160,7 @@ impl<'a> InnerSums<'a> {
         let ready = BTreeMap::new();
         let pending = giants.into_iter().collect();
         Self {
-            evaluator,
+            context,
             t,
             steps,
             babies,
@@ -169,32 +172,25 @@ impl<'a> InnerSums<'a> {
 
     /// Of sums that are there: takes those of one output.
     pub(super) fn of(
-        evaluator: &'a Evaluator,
+        context: &'a Context<'a, Processor>,
         t: &'a EncodedTransform,
         output: usize,
-        sums: &mut BTreeMap<(usize, i64), Pair>,
+        sums: &mut BTreeMap<(usize, i64), Pair<RnsPoly>>,
     ) -> Self {
-        let mut found = Self::new(evaluator, t, &[], &[], output);
+        let mut found = Self::new(context, t, &[], &[], output);
         found.ready = (found.pending.iter())
             .filter_map(|&giant| Some((giant, sums.remove(&(output, giant))?)))
             .collect();
         found
     }
 
-    pub(super) fn largest(&self) -> i64 {
-        self.pending.last().copied().unwrap_or(0)
-    }
-
-    pub(super) fn giants_zero_last(&self) -> Vec<i64> {
-        let nonzero = self.pending.iter().rev().filter(|g| **g != 0);
-        nonzero
-            .chain(self.pending.iter().find(|g| **g == 0))
-            .copied()
-            .collect()
+    /// Those that were not taken, ascending.
+    pub(super) fn giants(&self) -> Vec<i64> {
+        self.pending.clone()
     }
 
     /// The sum of one giant; `None` when it has no terms or was taken before.
-    pub(super) fn take(&mut self, giant: i64) -> Option<Pair> {
+    pub(super) fn take(&mut self, giant: i64) -> Option<Pair<RnsPoly>> {
         while !self.ready.contains_key(&giant) && self.pending.contains(&giant) {
             self.compute_next();
         }
@@ -203,7 +199,7 @@ impl<'a> InnerSums<'a> {
     }
 
     fn compute_next(&mut self) {
-        let e = self.evaluator;
+        let e = self.context;
         let keep = self.pending.len().saturating_sub(e.pairs_in_chunk(self.t));
         let giants = self.pending.split_off(keep);
         let wanted: Vec<(usize, i64)> = giants.iter().map(|g| (self.output, *g)).collect();

@@ -6,9 +6,11 @@
 //! [`tacita_ring::Permutation`]), which is what lets a block be made alone.
 use super::inner_sums::{pick, runs_of};
 use super::tiled::Tiled;
-use super::{steps_of, EncodedTransform, Pair};
+use super::transform::{steps_of, EncodedTransform};
+use crate::backend::{Context, Pair};
 use crate::keys::{galois_of_rotation, KeyKind};
-use crate::{Ciphertext, CkksError, Evaluator};
+use crate::processor::Processor;
+use crate::{Ciphertext, CkksError};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ struct Room {
     before: [AlignedVec; 2],
 }
 
-impl Evaluator {
+impl Context<'_, Processor> {
     /// The sum of each wanted (output, giant), over QP. digits: of the inputs that are rotated.
     ///
     /// Cost: for each baby an inner product and two permutations over L + k limbs; keys and digits are read
@@ -43,14 +45,14 @@ impl Evaluator {
         digits: &[Option<Decomposed>],
         wanted: &[(usize, i64)],
         t: &EncodedTransform,
-    ) -> Result<Vec<Pair>, CkksError> {
+    ) -> Result<Vec<Pair<RnsPoly>>, CkksError> {
         let steps = steps_of(t);
         let babies = steps
             .iter()
             .map(|&(i, step)| self.unmade(inputs[i], digits[i].as_ref(), step))
             .collect::<Result<Vec<_>, _>>()?;
         let terms = pick(t, &steps, wanted);
-        let tiled = Tiled::new(self.rlwe().n(), &terms, t);
+        let tiled = Tiled::new(self.params.rlwe().n(), &terms, t);
         let limbs: Vec<Vec<Limbs>> = (0..t.limbs + self.special(t))
             .into_par_iter()
             .map(|at| match &tiled {
@@ -70,16 +72,16 @@ impl Evaluator {
         let Some(digits) = digits.filter(|_| step != 0) else {
             return Ok(Baby { x, rotation: None });
         };
-        let galois = galois_of_rotation(self.params(), step);
-        let key = self.keys().get(KeyKind::Galois(galois), x.limbs())?;
-        let product = InnerProduct::new(self.rlwe(), digits, key)?;
-        let rotation = Some((product, self.permutation(galois)));
+        let galois = galois_of_rotation(self.params, step);
+        let key = self.keys.get(KeyKind::Galois(galois), x.limbs())?;
+        let product = InnerProduct::new(self.params.rlwe(), digits, key)?;
+        let rotation = Some((product, self.backend.permutation(galois)));
         Ok(Baby { x, rotation })
     }
 
     /// Limb `at` of so many sums, by tiles.
     fn tiled_sums(&self, at: usize, babies: &[Baby<'_>], tiled: &Tiled<'_>, count: usize) -> Vec<Limbs> {
-        let rlwe = self.rlwe();
+        let rlwe = self.params.rlwe();
         let limb = || AlignedVec::scratch(rlwe.n());
         let mut sums: Vec<Limbs> = (0..count).map(|_| (limb(), limb())).collect();
         let (mut room, mut workspace) = (Room::new(tiled.block()), tiled.workspace(at, babies.len()));
@@ -108,7 +110,7 @@ impl Evaluator {
         terms: &[Vec<(usize, usize)>],
         t: &EncodedTransform,
     ) -> Vec<Limbs> {
-        let rlwe = self.rlwe();
+        let rlwe = self.params.rlwe();
         let (n, block) = (rlwe.n(), BLOCK.min(rlwe.n()));
         let limb = || AlignedVec::scratch(n);
         let mut sums: Vec<Limbs> = terms.iter().map(|_| (limb(), limb())).collect();
@@ -127,7 +129,7 @@ impl Evaluator {
 
     /// A block of a limb of a baby.
     fn make(&self, baby: &Baby<'_>, at: usize, part: Range<usize>, room: &mut Room) {
-        let (rlwe, polys) = (self.rlwe(), &baby.x.polys);
+        let (rlwe, polys) = (self.params.rlwe(), &baby.x.polys);
         let Some((product, permutation)) = &baby.rotation else {
             for (out, c) in room.block.iter_mut().zip(polys) {
                 out.fill(0.0);
@@ -154,7 +156,7 @@ impl Evaluator {
         rooms: &[Room],
         t: &EncodedTransform,
     ) {
-        let rlwe = self.rlwe();
+        let rlwe = self.params.rlwe();
         let m = rlwe.modulus(self.index(at, t.limbs));
         for (half, sum) in [&mut sum.0, &mut sum.1].into_iter().enumerate() {
             let product = |&(baby, vector): &(usize, usize)| {
@@ -178,12 +180,12 @@ impl Room {
 }
 
 /// By limb and sum -> by sum.
-fn pairs(limbs: Vec<Vec<Limbs>>, count: usize, q_len: usize) -> Vec<Pair> {
+fn pairs(limbs: Vec<Vec<Limbs>>, count: usize, q_len: usize) -> Vec<Pair<RnsPoly>> {
     let empty = || RnsPoly {
         limbs: Vec::with_capacity(limbs.len()),
         q_len,
     };
-    let mut found: Vec<Pair> = (0..count).map(|_| Pair(empty(), empty())).collect();
+    let mut found: Vec<Pair<RnsPoly>> = (0..count).map(|_| Pair(empty(), empty())).collect();
     for row in limbs {
         for (pair, (x0, x1)) in found.iter_mut().zip(row) {
             pair.0.limbs.push(x0);

@@ -1,7 +1,11 @@
 //! Two ways to the same inner sums: babies that are kept, and babies that are made block by block.
+use super::babies::halves;
+use super::inner_sums::pick;
+use super::tiled;
+use super::transform::{giants_of, steps_of};
 use super::*;
 use crate::generator::KeyGenerator;
-use crate::keys::KeySpec;
+use crate::keys::{galois_of_rotation, KeySpec};
 use crate::{CkksParameters, EvaluationKeys};
 use num_complex::Complex64;
 use std::sync::Arc;
@@ -71,12 +75,12 @@ fn streamed_sums_are_those_of_kept_babies() {
             .encode_transform(&t, level + 1, e.plain_scale(inputs[0]), true)
             .unwrap();
         let (steps, wanted) = (steps_of(&encoded), giants_of(&encoded));
-        let digits = e.decompose_inputs(&inputs, &encoded).unwrap();
-        let streamed = e.streamed(&inputs, &digits, &wanted, &encoded).unwrap();
-        let babies = e.babies(&inputs, &digits, &steps, &encoded).unwrap();
-        let mut kept = e.zero_pairs(wanted.len(), &encoded);
+        let digits = e.context().decompose_inputs(&inputs, &encoded).unwrap();
+        let streamed = e.context().streamed(&inputs, &digits, &wanted, &encoded).unwrap();
+        let babies = e.context().babies(&inputs, &digits, &steps, &encoded).unwrap();
+        let mut kept = e.context().zero_pairs(wanted.len(), &encoded);
         let babies = halves(&inputs, &steps, &babies);
-        e.accumulate(
+        e.context().accumulate(
             &mut kept,
             &pick(&encoded, &steps, &wanted),
             &babies,
@@ -141,13 +145,13 @@ fn sums_by_tiles_are_those_term_by_term() {
     assert!(tiled::Tiled::new(e.rlwe().n(), &terms, &t).is_some());
     let few: Vec<_> = terms.iter().map(|terms| terms[..1].to_vec()).collect();
     assert!(tiled::Tiled::new(e.rlwe().n(), &few[..2], &t).is_none());
-    let digits = e.decompose_inputs(&inputs, &t).unwrap();
-    let babies = e.babies(&inputs, &digits, &steps, &t).unwrap();
+    let digits = e.context().decompose_inputs(&inputs, &t).unwrap();
+    let babies = e.context().babies(&inputs, &digits, &steps, &t).unwrap();
     let babies = halves(&inputs, &steps, &babies);
-    let mut plain = e.zero_pairs(wanted.len(), &t);
+    let mut plain = e.context().zero_pairs(wanted.len(), &t);
     for (at, row) in inner_sums::by_limb(&mut plain).into_iter().enumerate() {
-        e.add_terms(
-            (e.rlwe().modulus(e.index(at, t.limbs)), at),
+        e.context().add_terms(
+            (e.rlwe().modulus(e.context().index(at, t.limbs)), at),
             row,
             &terms,
             &babies,
@@ -155,11 +159,11 @@ fn sums_by_tiles_are_those_term_by_term() {
             false,
         );
     }
-    let mut kept = e.zero_pairs(wanted.len(), &t);
-    e.accumulate(&mut kept, &terms, &babies, &t, false);
-    let mut fresh = e.scratch_pairs(wanted.len(), &t);
-    e.accumulate(&mut fresh, &terms, &babies, &t, true);
-    let streamed = e.streamed(&inputs, &digits, &wanted, &t).unwrap();
+    let mut kept = e.context().zero_pairs(wanted.len(), &t);
+    e.context().accumulate(&mut kept, &terms, &babies, &t, false);
+    let mut fresh = e.context().scratch_pairs(wanted.len(), &t);
+    e.context().accumulate(&mut fresh, &terms, &babies, &t, true);
+    let streamed = e.context().streamed(&inputs, &digits, &wanted, &t).unwrap();
     for other in [&kept, &fresh, &streamed] {
         for (a, b) in plain.iter().zip(other) {
             assert!(a.0.limbs == b.0.limbs && a.1.limbs == b.1.limbs);
@@ -190,13 +194,14 @@ fn sums_without_giants_are_those_of_kept_babies() {
         .encode_transform(&t, limbs, e.plain_scale(inputs[0]), true)
         .unwrap();
     let (steps, wanted): (_, Vec<_>) = (steps_of(&t), (0..t.outputs).map(|j| (j, 0)).collect());
-    let digits = e.decompose_inputs(&inputs, &t).unwrap();
-    let babies = e.babies(&inputs, &digits, &steps, &t).unwrap();
-    let mut kept = e.zero_pairs(wanted.len(), &t);
+    let digits = e.context().decompose_inputs(&inputs, &t).unwrap();
+    let babies = e.context().babies(&inputs, &digits, &steps, &t).unwrap();
+    let mut kept = e.context().zero_pairs(wanted.len(), &t);
     let babies = halves(&inputs, &steps, &babies);
-    e.accumulate(&mut kept, &pick(&t, &steps, &wanted), &babies, &t, false);
+    e.context()
+        .accumulate(&mut kept, &pick(&t, &steps, &wanted), &babies, &t, false);
     assert!(kept[4].0.limbs.iter().all(|limb| limb.iter().all(|&x| x == 0.0)));
-    for (a, b) in e.babies_only(&inputs, &t).unwrap().iter().zip(&kept) {
+    for (a, b) in e.context().babies_only(&inputs, &t).unwrap().iter().zip(&kept) {
         assert!(a.0.limbs == b.0.limbs && a.1.limbs == b.1.limbs);
     }
 }

@@ -3,7 +3,6 @@ use crate::keys::KeyKind;
 use num_complex::Complex64;
 use std::collections::BTreeSet;
 use tacita_ring::AlignedVec;
-use tacita_rlwe::RnsPoly;
 
 /// One term of a transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,20 +47,22 @@ pub fn required_rotations(t: &LinearTransform) -> BTreeSet<i64> {
 }
 
 /// A transform encoded for one level and scale.
-pub struct EncodedTransform {
+pub struct EncodedTransform<V = Vec<Vec<AlignedVec>>> {
     pub(super) terms: Vec<Term>,
     pub(super) outputs: usize,
     pub(super) horner_step: Option<i64>,
-    /// `vectors[v][limb]`: the 2p run values.
-    pub(super) vectors: Vec<Vec<AlignedVec>>,
+    /// The 2p run values of each vector and limb, as a backend keeps them.
+    pub(super) vectors: V,
+    /// Of the run values.
+    pub(super) bytes: usize,
     pub(super) limbs: usize,
     pub(super) lifted: bool,
     pub(super) plain_scale: f64,
     /// Of an automorphism: the key of which its rotations are made.
-    pub(super) key: fn(u64) -> KeyKind,
+    pub(crate) key: fn(u64) -> KeyKind,
 }
 
-impl EncodedTransform {
+impl<V> EncodedTransform<V> {
     /// The same with the keys of the bottom of the chain, which have as many special primes as limbs. Not for
     /// a transform over QP.
     pub(crate) fn with_low_keys(self) -> Self {
@@ -69,9 +70,13 @@ impl EncodedTransform {
         let key = KeyKind::LowGalois;
         Self { key, ..self }
     }
+    /// The run values, as a backend keeps them.
+    pub fn vectors(&self) -> &V {
+        &self.vectors
+    }
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        self.vectors.iter().flatten().map(|v| v.len() * 8).sum()
+        self.bytes
     }
     /// Limbs of the ciphertexts it applies to.
     pub fn limbs(&self) -> usize {
@@ -79,5 +84,14 @@ impl EncodedTransform {
     }
 }
 
-/// A ciphertext's two polynomials over Q or over QP (times P).
-pub(super) struct Pair(pub(super) RnsPoly, pub(super) RnsPoly);
+/// The sums that are rotated: (output, giant).
+pub(super) fn giants_of<V>(t: &EncodedTransform<V>) -> Vec<(usize, i64)> {
+    let set: BTreeSet<(usize, i64)> = t.terms.iter().map(|x| (x.output, x.giant)).collect();
+    set.into_iter().collect()
+}
+
+/// The inputs and their rotations: (input, baby).
+pub(super) fn steps_of<V>(t: &EncodedTransform<V>) -> Vec<(usize, i64)> {
+    let set: BTreeSet<(usize, i64)> = t.terms.iter().map(|x| (x.input, x.baby)).collect();
+    set.into_iter().collect()
+}

@@ -33,7 +33,7 @@ fn the_result_is_that_of_a_refresh_at_a_lower_level() {
             .slots_to_coefficients(e, &t.encrypt(&x, e.params().bottom_level()))
             .unwrap();
         let found = shallow
-            .refresh(&e.mul_integer(&low, MULTIPLE), content, &f)
+            .refresh(&e.mul_integer(&low, MULTIPLE).unwrap(), content, &f)
             .unwrap()
             .remove(0);
         assert_eq!(found.level(), out);

@@ -30,9 +30,10 @@ pub mod circle;
 pub mod shallow;
 
 use super::{of_parts, Bootstrapper, Content};
+use crate::backend::{Backend, CiphertextOf as Of};
 use crate::params::{CkksParameters, DOUBLINGS};
 use crate::sparse::RaisedRange;
-use crate::{polynomial, Ciphertext, CkksError, Evaluator};
+use crate::{polynomial, CkksError, Evaluator};
 use num_complex::Complex64;
 
 /// What the coefficients are multiplied by before mod-raise: the largest power of two for which the message
@@ -98,7 +99,7 @@ impl Harmonics {
     }
 }
 
-impl Bootstrapper {
+impl<B: Backend> Bootstrapper<B> {
     /// f of every slot of every input, as many at once as by [`Self::bootstrap_many`]. Inputs as there;
     /// results at [`Harmonics::out_level`]. Complex inputs become f(Re w) + i f(Im w), pairs f of each.
     ///
@@ -108,10 +109,10 @@ impl Bootstrapper {
     /// [`CkksError::Level`] below the bottom level or for too many harmonics, missing keys.
     pub fn bootstrap_through_many(
         &self,
-        e: &Evaluator,
-        inputs: &[(Ciphertext, Content)],
+        e: &Evaluator<B>,
+        inputs: &[(Of<B>, Content)],
         f: &Harmonics,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    ) -> Result<Vec<Of<B>>, CkksError> {
         self.many(e, inputs, |c, content| self.bootstrap_through(e, c, content, f))
     }
 
@@ -121,13 +122,13 @@ impl Bootstrapper {
     /// As [`Self::bootstrap_through_many`].
     pub fn bootstrap_through(
         &self,
-        e: &Evaluator,
-        c: &Ciphertext,
+        e: &Evaluator<B>,
+        c: &Of<B>,
         content: Content,
         f: &Harmonics,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    ) -> Result<Vec<Of<B>>, CkksError> {
         f.out_level(e.params())?;
-        let low = e.mul_integer(&self.slots_to_coefficients(e, c)?, MULTIPLE);
+        let low = e.mul_integer(&self.slots_to_coefficients(e, c)?, MULTIPLE)?;
         let slots = self.coefficients_to_slots(e, self.mod_raise(e, &low)?)?;
         self.apply_to_phase(e, &slots, content, f)
     }
@@ -138,11 +139,11 @@ impl Bootstrapper {
     /// As [`Self::bootstrap_through_many`].
     pub fn apply_to_phase(
         &self,
-        e: &Evaluator,
-        slots: &Ciphertext,
+        e: &Evaluator<B>,
+        slots: &Of<B>,
         content: Content,
         f: &Harmonics,
-    ) -> Result<Vec<Ciphertext>, CkksError> {
+    ) -> Result<Vec<Of<B>>, CkksError> {
         let level = f.out_level(e.params())?;
         let scale = e.params().scale(level);
         of_parts(e, slots, content, Complex64::new(1.0, 0.0), |x| {
@@ -152,7 +153,7 @@ impl Bootstrapper {
 
     /// Slots t / 17 -> z = exp(2 pi i t), one level above the top and at the scale of which the square is
     /// canonical, so that powers keep their scales.
-    fn phase(&self, e: &Evaluator, x: &Ciphertext) -> Result<Ciphertext, CkksError> {
+    fn phase(&self, e: &Evaluator<B>, x: &Of<B>) -> Result<Of<B>, CkksError> {
         let mut z = e.chebyshev(x, &self.circle, Some(series_scale(e.params())))?;
         for _ in 0..DOUBLINGS {
             z = e.mul(&z, &z)?;

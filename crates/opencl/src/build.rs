@@ -30,6 +30,7 @@ pub fn sources() -> String {
         include_str!("../kernels/doubles.cl"),
         include_str!("../kernels/sums.cl"),
         include_str!("../kernels/products.cl"),
+        include_str!("../kernels/ciphertexts.cl"),
     ]
     .join("\n")
 }

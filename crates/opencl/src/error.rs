@@ -2,6 +2,7 @@
 
 use opencl3::error_codes::{ClError, CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES};
 use std::fmt;
+use tacita_ckks::CkksError;
 use tacita_ring::RingError;
 
 /// Without a platform, a loader reports this (`cl_khr_icd`).
@@ -58,6 +59,12 @@ impl OpenClError {
 impl From<RingError> for OpenClError {
     fn from(error: RingError) -> Self {
         Self::Ring(error)
+    }
+}
+
+impl From<OpenClError> for CkksError {
+    fn from(error: OpenClError) -> Self {
+        Self::Device(Box::new(error))
     }
 }
 

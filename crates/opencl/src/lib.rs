@@ -8,8 +8,11 @@
 //! OpenCL is loaded when it is first called: without it [`devices`] gives [`OpenClError::NoLibrary`].
 
 mod build;
+mod ciphertexts;
 mod convert;
 mod device;
+mod division;
+mod engine;
 mod error;
 mod keys;
 mod limbs;
@@ -19,16 +22,20 @@ mod queue;
 mod ring;
 mod room;
 mod slots;
+mod switching;
 mod tables;
 mod verify;
 
 pub use build::{sources, Build, Flavour};
+pub use ciphertexts::{Diagonal, Vectors};
 pub use convert::{Converter, Rescaler};
 pub use device::{devices, Device};
+pub use engine::{Engine, Poly};
 pub use error::OpenClError;
 pub use keys::Key;
 pub use limbs::{Basis, Factors, Limbs, Scales};
 pub use products::{Matrix, Plaintexts};
 pub use ring::Ring;
 pub use room::Room;
+pub use switching::{Digits, SwitchingKey};
 pub use verify::{verify, verify_build, Check};

@@ -33,6 +33,20 @@ impl Limbs {
     pub fn basis(&self) -> &Arc<Basis> {
         &self.basis
     }
+
+    /// The limbs from `start` on, as many as the basis has, in the same slots.
+    pub(crate) fn part(&self, start: usize, basis: &Arc<Basis>) -> Self {
+        let indices = self.basis.indices.get(start..start + basis.len());
+        assert_eq!(
+            indices,
+            Some(basis.indices()),
+            "a part has the primes of its whole"
+        );
+        Self {
+            lease: self.lease.part(start as u32),
+            basis: Arc::clone(basis),
+        }
+    }
 }
 
 /// A factor for each limb of a basis.

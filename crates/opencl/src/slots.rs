@@ -11,9 +11,15 @@ pub(crate) struct Slots {
     bytes: u64,
 }
 
-/// Slots in a row, which go back when this is dropped.
+/// Slots in a row, or a part of them, which go back when the last part is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
+    whole: Arc<Whole>,
+    first: u32,
+}
+
+#[derive(Debug)]
+struct Whole {
     slots: Arc<Slots>,
     range: Range<u32>,
 }
@@ -44,8 +50,11 @@ impl Slots {
             free.remove(at);
         }
         Ok(Lease {
-            slots: Arc::clone(self),
-            range: start..start + count,
+            whole: Arc::new(Whole {
+                slots: Arc::clone(self),
+                range: start..start + count,
+            }),
+            first: start,
         })
     }
 
@@ -56,15 +65,23 @@ impl Slots {
 
 impl Lease {
     pub(crate) fn first(&self) -> u32 {
-        self.range.start
+        self.first
+    }
+
+    /// The slots from the `start`-th on.
+    pub(crate) fn part(&self, start: u32) -> Self {
+        Self {
+            whole: Arc::clone(&self.whole),
+            first: self.first + start,
+        }
     }
 
     pub(crate) fn is_of(&self, slots: &Arc<Slots>) -> bool {
-        Arc::ptr_eq(&self.slots, slots)
+        Arc::ptr_eq(&self.whole.slots, slots)
     }
 }
 
-impl Drop for Lease {
+impl Drop for Whole {
     /// Commands run in order, so what reuses a slot runs after what still reads it.
     fn drop(&mut self) {
         if self.range.is_empty() {
@@ -93,7 +110,11 @@ mod tests {
         assert_eq!([a.first(), b.first(), c.first()], [0, 3, 6]);
         let error = OpenClError::Memory { wanted: 16, free: 8 };
         assert_eq!(slots.lease(2).unwrap_err(), error);
+        let part = b.part(1);
+        assert_eq!(part.first(), 4);
         drop(b);
+        assert!(slots.lease(3).is_err(), "a part keeps the whole");
+        drop(part);
         assert_eq!(slots.lease(3).unwrap().first(), 3);
         drop(a);
         assert_eq!(slots.free().clone(), [0..6, 9..10]);

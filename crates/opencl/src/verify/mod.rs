@@ -1,5 +1,6 @@
 //! Every kernel against `tacita-ring`.
 
+mod bootstrap;
 mod cases;
 mod sums;
 
@@ -28,7 +29,7 @@ const SLOTS: u32 = 80;
 /// Degrees that are compared by default: the smallest, one of each kind between, the largest in use.
 const LOG_NS: [u32; 4] = [10, 13, 15, 16];
 
-/// Runs every kernel in every flavour of the device, and compares bit for bit.
+/// Runs every kernel in every flavour of the device, and a toy bootstrap, and compares bit for bit.
 ///
 /// # Errors
 /// When the device fails; a difference is no error, it is counted.
@@ -36,6 +37,10 @@ pub fn verify(device: &Device) -> Result<Vec<Check>, OpenClError> {
     let mut checks = Vec::new();
     for &flavour in device.flavours() {
         checks.extend(verify_build(device, &Build::new(flavour), &LOG_NS)?);
+        // Integers do not yet round the quotients of an exact conversion as doubles do.
+        if flavour == Flavour::F64 {
+            checks.push(bootstrap::check(device, Build::new(flavour))?);
+        }
     }
     Ok(checks)
 }

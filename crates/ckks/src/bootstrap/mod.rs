@@ -237,12 +237,15 @@ impl<B: Backend> Bootstrapper<B> {
     }
 }
 
+/// Inputs, copied only where they had to change.
+type Inputs<'a, B> = Vec<(Cow<'a, Of<B>>, Content)>;
+
 /// What goes into each bootstrap: an input, or a + i b of a pair at the bottom level, where it is exact and
 /// takes no level, as i is X^(N/2).
 fn joined<'a, B: Backend>(
     e: &Evaluator<B>,
     mut inputs: &'a [(Of<B>, Content)],
-) -> Result<Vec<(Cow<'a, Of<B>>, Content)>, CkksError> {
+) -> Result<Inputs<'a, B>, CkksError> {
     let bottom = e.params().bottom_level();
     let mut out = Vec::with_capacity(inputs.len());
     while let [(a, content), rest @ ..] = inputs {

@@ -10,7 +10,7 @@ use tacita_ckks::generator::KeyGenerator;
 use tacita_ckks::keys::{galois_of_rotation, KeySpec};
 use tacita_ckks::linear::{LinearTransform, Term};
 use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Complex64, EvaluationKeys, Evaluator, KeyKind};
-use tacita_opencl::{devices, Build, Engine, Flavour, OpenClError};
+use tacita_opencl::{devices, verify_bootstrap, Build, Device, Engine, Flavour, OpenClError};
 use tacita_rlwe::{encrypt, SecretKey};
 
 /// Limbs that a toy bootstrap holds at once, and room.
@@ -19,6 +19,21 @@ const STEPS: [i64; 3] = [1, 2, 5];
 
 type Result<T> = std::result::Result<T, CkksError>;
 
+/// None, with a line that says so, where there is no device for the kernels in doubles.
+fn card() -> Option<Device> {
+    match devices() {
+        Ok(all) => all
+            .into_iter()
+            .find(|card| card.flavours().contains(&Flavour::F64)),
+        Err(error @ (OpenClError::NoLibrary | OpenClError::NoDevice)) => {
+            let line = format!("skipped: no OpenCL device ({error})\n");
+            std::io::stderr().write_all(line.as_bytes()).expect("stderr");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 struct Toy {
     host: Evaluator,
     device: Evaluator<Engine>,
@@ -26,20 +41,9 @@ struct Toy {
 }
 
 impl Toy {
-    /// None, with a line that says so, where there is no device for the kernels in doubles.
+    /// None where there is no device.
     fn new() -> Option<Self> {
-        let all = match devices() {
-            Ok(all) => all,
-            Err(error @ (OpenClError::NoLibrary | OpenClError::NoDevice)) => {
-                let line = format!("skipped: no OpenCL device ({error})\n");
-                std::io::stderr().write_all(line.as_bytes()).expect("stderr");
-                return None;
-            }
-            Err(error) => panic!("{error}"),
-        };
-        let card = all
-            .into_iter()
-            .find(|card| card.flavours().contains(&Flavour::F64))?;
+        let card = card()?;
         let params = CkksParameters::preset("insecure_toy_n10").expect("a preset");
         let secret = SecretKey::generate(params.rlwe()).expect("randomness");
         let generator = KeyGenerator::new(&params, &secret).expect("a generator");
@@ -217,6 +221,16 @@ fn bootstraps<B: Backend>(e: &Evaluator<B>, all: [Of<B>; 4]) -> Result<Vec<Of<B>
     ];
     out.extend(b.bootstrap_many(e, &inputs)?);
     Ok(out)
+}
+
+/// What `tacita device verify` runs.
+#[test]
+fn a_verified_bootstrap_is_compared_whole() {
+    let Some(card) = card() else { return };
+    let check = verify_bootstrap(&card, Build::new(Flavour::F64)).expect("the device runs");
+    let params = CkksParameters::preset("insecure_toy_n10").expect("a preset");
+    let residues = 2 * (params.top_level() + 1) * params.rlwe().n();
+    assert_eq!((check.residues, check.differ), (residues as u64, 0));
 }
 
 /// Of a real input, of a complex one, of a pair, and through a function.

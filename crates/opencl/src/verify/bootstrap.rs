@@ -16,7 +16,7 @@ const SLOTS: u32 = 8192;
 ///
 /// # Errors
 /// When the device fails.
-pub(super) fn check(device: &Device, build: Build) -> Result<Check, OpenClError> {
+pub fn verify_bootstrap(device: &Device, build: Build) -> Result<Check, OpenClError> {
     compared(device, build).map_err(|error| match error {
         CkksError::Device(error) => error.downcast().map_or_else(failure, |error| *error),
         error => failure(error),

@@ -4,6 +4,8 @@ mod bootstrap;
 mod cases;
 mod sums;
 
+pub use bootstrap::verify_bootstrap;
+
 use crate::build::{Build, Flavour};
 use crate::{Basis, Device, Limbs, OpenClError, Ring};
 use std::sync::Arc;
@@ -39,7 +41,7 @@ pub fn verify(device: &Device) -> Result<Vec<Check>, OpenClError> {
         checks.extend(verify_build(device, &Build::new(flavour), &LOG_NS)?);
         // Integers do not yet round the quotients of an exact conversion as doubles do.
         if flavour == Flavour::F64 {
-            checks.push(bootstrap::check(device, Build::new(flavour))?);
+            checks.push(verify_bootstrap(device, Build::new(flavour))?);
         }
     }
     Ok(checks)

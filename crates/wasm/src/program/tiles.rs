@@ -152,6 +152,8 @@ pub(crate) fn joins(program: &Program) -> Result<HashMap<usize, usize>> {
 mod tests {
     use super::*;
 
+    type Ends = [usize; 2];
+
     #[derive(serde::Deserialize)]
     struct Case {
         heads: usize,
@@ -161,7 +163,7 @@ mod tests {
         /// Heads, queries and keys of all.
         sizes: [usize; 3],
         /// Ends of heads, of queries and of keys, and the first row.
-        tiles: Vec<([usize; 2], [usize; 2], [usize; 2], usize)>,
+        tiles: Vec<(Ends, Ends, Ends, usize)>,
     }
 
     #[test]

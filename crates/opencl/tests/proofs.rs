@@ -24,7 +24,7 @@ const fn mutant(name: &'static str, text: &'static str, instead: &'static str) -
 
 /// None of them reads beyond a buffer, which could stop the process. Those in odd places run in integers
 /// where a device has both flavours.
-const MUTANTS: [Mutant; 22] = [
+const MUTANTS: [Mutant; 23] = [
     mutant("a barrier is dropped", "    barrier(FENCE);", "    ;"),
     mutant(
         "roots of the wrong node",
@@ -91,14 +91,19 @@ const MUTANTS: [Mutant; 22] = [
         "plaintexts[word + (size_t)(0)",
     ),
     mutant(
-        "a negative sum of halves loses its sign",
-        "return is_negative ? 4 * m.x - multiple : multiple;",
-        "return multiple;",
+        "a double is rounded down",
+        "whole += rest > 1024 || (rest == 1024 && (whole & 1));",
+        "",
     ),
     mutant(
         "what was there is lost",
         "T sum = is_added ? AT(out) : 0;",
         "T sum = 0;",
+    ),
+    mutant(
+        "a negative sum of halves loses its sign",
+        "return is_negative ? 4 * m.x - multiple : multiple;",
+        "return multiple;",
     ),
     mutant(
         "one cross product twice",

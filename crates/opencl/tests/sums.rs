@@ -134,7 +134,10 @@ fn operands_that_do_not_fit_are_errors() {
         let low = ring.copy(&a, 0, &first).expect("room");
         let uneven = vec![&values[0][..3]; 3];
         assert!(ring.plaintexts(basis, &[uneven]).is_err(), "3 of 16 values");
-        assert!(ring.plaintexts(basis, &[]).is_err() && ring.plaintexts(&first, &[slices.clone()]).is_err());
+        assert!(
+            ring.plaintexts(basis, &[]).is_err()
+                && ring.plaintexts(&first, std::slice::from_ref(&slices)).is_err()
+        );
         let plaintexts = ring.plaintexts(basis, &[slices]).expect("room");
         assert!(ring.sum_products(basis, &[], &plaintexts).is_err());
         assert!(

@@ -5,7 +5,7 @@ use super::{Bench, Check, Host, Kind};
 use crate::limbs::Limbs;
 use crate::OpenClError;
 use tacita_ring::gemm::{self, Input, Weights};
-use tacita_ring::{kernels, BaseConverter};
+use tacita_ring::{kernels, BaseConverter, Modulus};
 
 /// More terms than a sum of doubles takes before it is reduced, and no multiple of that.
 const TERMS: usize = 19;
@@ -22,31 +22,59 @@ impl Bench {
         ])
     }
 
-    /// The input are the scaled coefficients themselves, so that sums of their quotients come near the middle
-    /// between two integers.
+    /// The input are the scaled coefficients themselves; others make sums of quotients that each rounding may
+    /// move over the middle between two integers.
     fn converts_exactly(&self) -> Result<Check, OpenClError> {
         let converter = self.ring.converter(&self.sources, &self.basis)?;
         let [from, to] = [&self.sources, &self.basis].map(|basis| self.moduli_of(basis.indices()));
         let host_converter = BaseConverter::new(&from, &to);
-        let unscale = |(i, m): (usize, &tacita_ring::Modulus)| m.inv(host_converter.input_scale(i));
+        let unscale = |(i, m): (usize, &Modulus)| m.inv(host_converter.input_scale(i));
         let unscales: Vec<u64> = from.iter().enumerate().map(unscale).collect();
         let unscales = self.ring.factors(&self.sources, &unscales)?;
-        let device = |device: &mut [Limbs]| -> OnDevice {
-            let mut x = self.ring.mul_scalar(&device[0], &unscales)?;
+        let convert = |y: &Limbs| -> OnDevice {
+            let mut x = self.ring.mul_scalar(y, &unscales)?;
             self.ring.forward(&mut x)?;
             Ok(vec![self.ring.convert_exact(&mut x, &converter)?, x])
         };
-        self.check("convert_exact", &[&self.sources], device, |host| {
-            let centre = |(m, limb): (&tacita_ring::Modulus, &Vec<f64>)| -> Vec<f64> {
+        let expected = |ys: &Host| {
+            let centre = |(m, limb): (&Modulus, &Vec<f64>)| -> Vec<f64> {
                 limb.iter().map(|&y| m.center(y as u64) as f64).collect()
             };
-            let centred: Host = from.iter().zip(&host[0]).map(centre).collect();
-            let ys: Vec<&[f64]> = centred.iter().map(|limb| &limb[..]).collect();
+            let centred: Host = from.iter().zip(ys).map(centre).collect();
+            let slices: Vec<&[f64]> = centred.iter().map(|limb| &limb[..]).collect();
             let (mut overflow, mut outs) = (vec![0.0; self.ring.n()], self.zeros(to.len()));
-            host_converter.overflow(&ys, &mut overflow);
-            host_converter.convert_exact(&ys, &overflow, &(0..to.len()).collect::<Vec<_>>(), &mut outs);
-            vec![outs, host[0].clone()]
+            host_converter.overflow(&slices, &mut overflow);
+            let all: Vec<usize> = (0..to.len()).collect();
+            host_converter.convert_exact(&slices, &overflow, &all, &mut outs);
+            [outs, ys.clone()]
+        };
+        let ties = self.ties(&from);
+        let device = |device: &mut [Limbs]| -> OnDevice {
+            let near = convert(&self.upload(&self.sources, &ties)?)?;
+            Ok(convert(&device[0])?.into_iter().chain(near).collect())
+        };
+        self.check("convert_exact", &[&self.sources], device, |host| {
+            expected(&host[0]).into_iter().chain(expected(&ties)).collect()
         })
+    }
+
+    /// Nine quotients just below 1/2, and one small enough that their sum passes 9/2 in halves of its last
+    /// place; then the same of the other sign. The primes of 50 bits alone make steps so small.
+    fn ties(&self, from: &[Modulus]) -> Host {
+        let mut limbs = self.zeros(from.len());
+        let large = from.iter().zip(&mut limbs).filter(|(m, _)| m.p() >> 49 == 1);
+        for (k, (m, limb)) in large.enumerate() {
+            for (i, y) in limb.iter_mut().enumerate() {
+                let step = i as u64 / 2;
+                let magnitude = match k {
+                    0..9 => m.p() / 2 - (step * 31 + k as u64 * 17) % 3,
+                    9 => step % 24,
+                    _ => 0,
+                };
+                *y = if i % 2 == 0 { magnitude } else { m.neg(magnitude) } as f64;
+            }
+        }
+        limbs
     }
 
     /// A sum and one that is added, of both halves of ciphertexts, with plaintexts in runs of every length.

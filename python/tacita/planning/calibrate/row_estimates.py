@@ -228,14 +228,11 @@ class AttentionRows:
 
     def without(self, fold: int) -> AttentionRows:
         """Returns what `fit` reads of all samples but those of the fold."""
-        others, kept = AttentionRows(self.attention), [i for i in range(len(self.logs)) if i % FIFTHS != fold]
-        others.alone, others.logs = self.alone, [self.logs[i] for i in kept]
-        others._queries = [self._queries[2 * i + part] for i in kept for part in (0, 1)]
-        seen = np.arange(FIFTHS) != fold
-        others._sum, others._square = (
-            self._sum * seen[:, None, None],
-            self._square * seen[:, None, None, None],
-        )
+        others, rows = AttentionRows(self.attention), [i for i in range(len(self.logs)) if i % FIFTHS != fold]
+        others.alone, others.logs = self.alone, [self.logs[i] for i in rows]
+        others._queries = [self._queries[2 * i + part] for i in rows for part in (0, 1)]
+        weight = np.arange(FIFTHS)[:, None, None] != fold
+        others._sum, others._square = self._sum * weight, self._square * weight[..., None]
         return others
 
     def ranges(self, estimate: RowEstimate | None) -> dict[str, Array]:

@@ -22,8 +22,11 @@ pub struct SwitchingKey {
     /// By half, digit and limb, the word at which its residues begin.
     starts: Vec<u64>,
     /// These for the limbs of a lower level, by their number and that of the digits.
-    rows: Mutex<HashMap<(usize, usize), Arc<Buffer<u64>>>>,
+    rows: Mutex<Rows>,
 }
+
+/// The starts of limbs and digits, by their numbers.
+type Rows = HashMap<(usize, usize), Arc<Buffer<u64>>>;
 
 impl SwitchingKey {
     /// Special limbs.

@@ -19,12 +19,10 @@ const STEPS: [i64; 3] = [1, 2, 5];
 
 type Result<T> = std::result::Result<T, CkksError>;
 
-/// None, with a line that says so, where there is no device for the kernels in doubles.
+/// None, with a line that says so, where there is no device.
 fn card() -> Option<Device> {
     match devices() {
-        Ok(all) => all
-            .into_iter()
-            .find(|card| card.flavours().contains(&Flavour::F64)),
+        Ok(all) => all.into_iter().next(),
         Err(error @ (OpenClError::NoLibrary | OpenClError::NoDevice)) => {
             let line = format!("skipped: no OpenCL device ({error})\n");
             std::io::stderr().write_all(line.as_bytes()).expect("stderr");
@@ -41,9 +39,16 @@ struct Toy {
 }
 
 impl Toy {
-    /// None where there is no device.
-    fn new() -> Option<Self> {
-        let card = card()?;
+    /// One for each flavour of the device; none where there is no device.
+    fn all() -> Vec<Self> {
+        let card = card();
+        let toys = card
+            .iter()
+            .flat_map(|card| card.flavours().iter().map(|&flavour| Self::new(card, flavour)));
+        toys.collect()
+    }
+
+    fn new(card: &Device, flavour: Flavour) -> Self {
         let params = CkksParameters::preset("insecure_toy_n10").expect("a preset");
         let secret = SecretKey::generate(params.rlwe()).expect("randomness");
         let generator = KeyGenerator::new(&params, &secret).expect("a generator");
@@ -57,13 +62,13 @@ impl Toy {
         for spec in specs {
             keys.insert(spec.kind, generator.generate(spec).expect("a key"));
         }
-        let engine = Engine::new(&card, Build::new(Flavour::F64), params.rlwe(), SLOTS).expect("a device");
+        let engine = Engine::new(card, Build::new(flavour), params.rlwe(), SLOTS).expect("a device");
         let copies = keys.copied(|key| engine.upload_key(key)).expect("room for keys");
-        Some(Self {
+        Self {
             device: Evaluator::on(engine, params.clone(), Arc::new(copies)),
             host: Evaluator::new(params, Arc::new(keys)),
             secret,
-        })
+        }
     }
 
     fn encrypt(&self, level: usize, seed: usize) -> Ciphertext {
@@ -191,21 +196,22 @@ fn composed<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<Of
 
 #[test]
 fn every_operation_has_the_bits_of_the_processor_at_every_level() {
-    let Some(toy) = Toy::new() else { return };
-    let engine = toy.device.backend();
-    let top = toy.host.params().top_level();
-    let mut residues = 0;
-    for level in 0..=top {
-        let [a, b] = [1, 2].map(|seed| toy.encrypt(level, seed));
-        let [da, db] = [&a, &b].map(|x| engine.upload(x).expect("room"));
-        let device = operations(&toy.device, &da, &db);
-        residues += toy.assert_equal("operations", operations(&toy.host, &a, &b), device);
-        if level == top || level == top - 3 {
-            let device = composed(&toy.device, &da, &db);
-            residues += toy.assert_equal("composed", composed(&toy.host, &a, &b), device);
+    for toy in Toy::all() {
+        let engine = toy.device.backend();
+        let top = toy.host.params().top_level();
+        let mut residues = 0;
+        for level in 0..=top {
+            let [a, b] = [1, 2].map(|seed| toy.encrypt(level, seed));
+            let [da, db] = [&a, &b].map(|x| engine.upload(x).expect("room"));
+            let device = operations(&toy.device, &da, &db);
+            residues += toy.assert_equal("operations", operations(&toy.host, &a, &b), device);
+            if level == top || level == top - 3 {
+                let device = composed(&toy.device, &da, &db);
+                residues += toy.assert_equal("composed", composed(&toy.host, &a, &b), device);
+            }
         }
+        assert!(residues > 1 << 20);
     }
-    assert!(residues > 1 << 20);
 }
 
 fn bootstraps<B: Backend>(e: &Evaluator<B>, all: [Of<B>; 4]) -> Result<Vec<Of<B>>> {
@@ -227,22 +233,25 @@ fn bootstraps<B: Backend>(e: &Evaluator<B>, all: [Of<B>; 4]) -> Result<Vec<Of<B>
 #[test]
 fn a_verified_bootstrap_is_compared_whole() {
     let Some(card) = card() else { return };
-    let check = verify_bootstrap(&card, Build::new(Flavour::F64)).expect("the device runs");
     let params = CkksParameters::preset("insecure_toy_n10").expect("a preset");
     let residues = 2 * (params.top_level() + 1) * params.rlwe().n();
-    assert_eq!((check.residues, check.differ), (residues as u64, 0));
+    for &flavour in card.flavours() {
+        let check = verify_bootstrap(&card, Build::new(flavour)).expect("the device runs");
+        assert_eq!((check.residues, check.differ), (residues as u64, 0));
+    }
 }
 
 /// Of a real input, of a complex one, of a pair, and through a function.
 #[test]
 fn whole_bootstraps_have_the_bits_of_the_processor() {
-    let Some(toy) = Toy::new() else { return };
-    let level = toy.host.params().bottom_level();
-    let inputs = [1, 2, 3, 4].map(|seed| toy.encrypt(level + seed % 2, seed));
-    let uploaded = inputs
-        .each_ref()
-        .map(|x| toy.device.backend().upload(x).expect("room"));
-    let device = bootstraps(&toy.device, uploaded);
-    let residues = toy.assert_equal("bootstraps", bootstraps(&toy.host, inputs), device);
-    assert!(residues > 100_000, "{residues}");
+    for toy in Toy::all() {
+        let level = toy.host.params().bottom_level();
+        let inputs = [1, 2, 3, 4].map(|seed| toy.encrypt(level + seed % 2, seed));
+        let uploaded = inputs
+            .each_ref()
+            .map(|x| toy.device.backend().upload(x).expect("room"));
+        let device = bootstraps(&toy.device, uploaded);
+        let residues = toy.assert_equal("bootstraps", bootstraps(&toy.host, inputs), device);
+        assert!(residues > 100_000, "{residues}");
+    }
 }

@@ -39,10 +39,7 @@ pub fn verify(device: &Device) -> Result<Vec<Check>, OpenClError> {
     let mut checks = Vec::new();
     for &flavour in device.flavours() {
         checks.extend(verify_build(device, &Build::new(flavour), &LOG_NS)?);
-        // Integers do not yet round the quotients of an exact conversion as doubles do.
-        if flavour == Flavour::F64 {
-            checks.push(verify_bootstrap(device, Build::new(flavour))?);
-        }
+        checks.push(verify_bootstrap(device, Build::new(flavour))?);
     }
     Ok(checks)
 }

@@ -301,9 +301,12 @@ check: setup
 
 lint: lint-rust lint-python
 
+# With what maturin tells pyo3, where it built already: another environment would have both build it anew.
 lint-rust:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
+	config=$$(find "$${CARGO_TARGET_DIR:-$(CURDIR)/target}/maturin" -name 'pyo3-config-*' 2>/dev/null | head -n 1); \
+	$${config:+env PYO3_CONFIG_FILE=$$config} \
+	  $(CARGO) clippy --release --workspace --all-targets --quiet -- -D warnings
 
 lint-python: setup
 	$(BIN)/ruff check $(PYTHON_CODE)

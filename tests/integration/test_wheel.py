@@ -73,8 +73,9 @@ def test_the_wheel_holds_every_file_of_the_package_as_it_is_now(wheel: Path) -> 
 
 def test_it_is_small_and_carries_every_licence(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        # the page is in it if it was built; a wheel of a release is smaller: make release-check
-        assert (own := wheel.stat().st_size) < 10 << 20, f"{own} bytes, of which the models are 5.8 million"
+        # the page is in it if it was built; a wheel of a release is smaller: make release-check. Circuits are
+        # compiled for the processor and for devices (decision 114)
+        assert (own := wheel.stat().st_size) < 11 << 20, f"{own} bytes, of which the models are 5.8 million"
         (info,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
         for name in ("LICENSE", "THIRD-PARTY-NOTICES.txt"):
             assert archive.read(f"{info}/licenses/{name}") == (ROOT / name).read_bytes(), name

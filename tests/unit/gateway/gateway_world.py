@@ -67,6 +67,8 @@ class Tap:
                 near, _ = self.listener.accept()
                 far = socket.create_connection((HOST, self.target))
                 self.closing += [near, far]
+                for end in (near, far):  # a round of small messages would wait 40 ms for each acknowledgement
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for ends in ((near, far), (far, near)):
                     threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
 

@@ -9,12 +9,17 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
+from test_decoder_folders import LLAMA, WORDS, written
+from tiny_decoders import llama
+from tokenizers import Tokenizer, decoders, models
+from tokenizers.pre_tokenizers import ByteLevel
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
@@ -130,6 +135,43 @@ def test_a_browser_has_a_text_written_on_ciphertexts(writer: Started) -> None:
     (shown,) = stopped["answers"]
     assert (OPENING + wanted).startswith(shown["written"]) and shown["written"] != OPENING
     assert list(writer.data.glob("requests/*")) == []
+
+
+PROMPT = "ab 12"
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> Path:
+    """Writes a decoder over bytes to which another one is as likely as the one that it writes first."""
+    bytes_only = Tokenizer(models.BPE({sign: i for i, sign in enumerate(sorted(ByteLevel.alphabet()))}, []))
+    bytes_only.pre_tokenizer, bytes_only.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    model = replace(llama(seed=1, vocab=256, layers=1), tokenizer=bytes_only)
+    (first,) = tacita.generate(PROMPT, model=model, max_tokens=1, backend="plain")
+    head = model.tensors["lm_head.weight"].copy()
+    head[first.id + 1] = head[first.id]
+    model = replace(model, tensors={**model.tensors, "lm_head.weight": head})
+    fields = LLAMA | {"vocab_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": False}
+    return written(model, tmp_path, fields, {WORDS: "embed_tokens.weight"}, "model.")
+
+
+@in_browser
+def test_a_browser_gets_the_likeliest_token_alone(
+    twins: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """By a plan that tells no logits; a word that is as likely is named."""
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "texts").write_text("".join(f"{at} ab {7 * at} ba{at % 5}\n" for at in range(24)))
+    options = ("--model", str(twins), "--schemes", "thor", "--tokens", "16", "--anybody")
+    alone = {"plan": TOY["plan"] | {"reveal": "token", "gap": 0.02, "texts": str(folder / "texts")}}
+    with started(folder, *options, settings=TOY | alone, plain=True) as server:
+        found = driven(f"{server.url}/?allow-insecure", PROMPT, WRITE="2")
+    (shown,), model = found["answers"], tacita.load(twins)
+    tokens = list(tacita.generate(PROMPT, model=model, max_tokens=2, backend="plain"))
+    assert found["complaints"] == [] and shown["status"] == "Written: 2 tokens"
+    assert shown["written"] == PROMPT + "".join(token.text for token in tokens)
+    assert model.tokenizer is not None and tokens[1].id != tokens[0].id
+    other = model.tokenizer.decode([tokens[0].id + 1])
+    assert shown["ties"] == f"token 1 could as well be “{other}”"
 
 
 def require_no_text(server: Started) -> None:

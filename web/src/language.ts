@@ -226,6 +226,10 @@ export const WORDS = {
   // what came of it
   "Answer: {label}": ["Antwort: {label}", "答案：{label}"],
   "Written: {count} tokens": ["Geschrieben: {count} Token", "已写出 {count} 个词元"],
+  "token {token} could as well be {others}": [
+    "Token {token} könnte ebenso gut {others} sein",
+    "第 {token} 个词元也可能是 {others}",
+  ],
   "{count} tokens": ["{count} Token", "{count} 个词元"],
   "1 token": ["1 Token", "1 个词元"],
   "{count} numbers, length {length}": [

@@ -37,7 +37,7 @@ export interface Ready {
 }
 
 /** A token of a text that is written: what it adds, and whether none follows. rounds: as of an answer.
- * warning: of the keys, if there is one. */
+ * warning: of the keys, if there is one. near: what might as well have come in the token's place. */
 export interface Written {
   readonly kind: "written";
   readonly text: string;
@@ -46,6 +46,7 @@ export interface Written {
   readonly received: number;
   readonly rounds: number | null;
   readonly warning?: string | null;
+  readonly near?: readonly string[];
 }
 
 /** What is wished of a text: tokens at most, and a temperature in thousandths. */

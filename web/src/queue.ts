@@ -8,7 +8,7 @@ import { beginWork, elapsed, foresee, resetClock, startClock, stopClock } from "
 import { quote, say, sayStep } from "./progress.js";
 import { element, showClasses, showCost, showExtract, showFilled } from "./result.js";
 import { showNearest, showTags, showVector, showWritten } from "./result.js";
-import type { Cost } from "./result.js";
+import type { Cost, Tie } from "./result.js";
 import { open } from "./session.js";
 import type { Session } from "./session.js";
 import { bytes, step } from "./words.js";
@@ -33,6 +33,7 @@ let layer = 0; // share of the text by layers
 let mark = NOTHING; // of the session, when the text that is computed was asked
 let writing = ""; // what is written so far
 let tokens = 0; // of the text that is written
+let ties: Tie[] = []; // of them
 let stopping = false; // whether no further one is wanted
 let draw: () => string = () => ""; // shows the result, in the language that is spoken
 
@@ -48,7 +49,7 @@ export function numbers(): readonly number[] {
 /** Asks about what the form holds. */
 export function ask(): void {
   element("result", HTMLElement).hidden = true;
-  [writing, tokens, stopping, answers, asks] = ["", 0, false, [], 0];
+  [writing, tokens, ties, stopping, answers, asks] = ["", 0, [], false, [], 0];
   [at, texts, start] = [new Date(), [form.text.value, ...form.searchLines()], moved];
   question = form.question();
   resetClock();
@@ -265,8 +266,10 @@ function append(message: Written): void {
   move(message.sent, message.received, message.rounds);
   tokens += 1;
   writing += message.text;
+  if (message.near?.length) ties = [...ties, { token: tokens, near: message.near }];
   const [whole, number, price, took] = [(texts[0] ?? "") + writing, tokens, cost(), elapsed()];
-  const drawing = (): string => (showCost(price, took), showWritten(whole, number));
+  const alike = ties;
+  const drawing = (): string => (showCost(price, took), showWritten(whole, number, alike));
   drawing();
   element("result", HTMLElement).hidden = false;
   if (!message.last && !stopping) return;

@@ -43,7 +43,7 @@ function headline(label: string, rows: Rows = [], warnings: readonly string[] = 
   element("scores", HTMLTableSectionElement).replaceChildren(...rows);
   element("scored", HTMLElement).hidden = rows.length === 0;
   element("warnings", HTMLElement).textContent = warnings.join(" ");
-  for (const id of ["written", "marked", "vector"]) element(id, HTMLElement).hidden = true;
+  for (const id of ["written", "ties", "marked", "vector"]) element(id, HTMLElement).hidden = true;
 }
 
 function withheld({ warnings }: Answer): string {
@@ -170,10 +170,20 @@ export function showNearest(query: Answer, lines: readonly string[], found: read
   return label;
 }
 
+/** What might as well have come as a token, whose number is from 1 on. */
+export interface Tie {
+  readonly token: number;
+  readonly near: readonly string[];
+}
+
 /** Shows a text that is written, as far as it is there. count: of its tokens. */
-export function showWritten(text: string, count: number): string {
+export function showWritten(text: string, count: number, ties: readonly Tie[]): string {
   const label = count === 1 ? t("1 token") : t("{count} tokens", { count });
   headline(label);
   Object.assign(element("written", HTMLElement), { hidden: false, textContent: text });
+  const words = ties.map(({ token, near }) =>
+    t("token {token} could as well be {others}", { token, others: near.map((word) => `“${word}”`).join(", ") }),
+  );
+  Object.assign(element("ties", HTMLElement), { hidden: ties.length === 0, textContent: words.join("; ") });
   return label;
 }

@@ -42,6 +42,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   span: "answer",
   words: "fill",
   next: "generate",
+  choice: "generate", // the likeliest token alone
 };
 const MOST_PLAN = 8 << 20;
 const MOST_LIST = 1 << 16;

@@ -51,9 +51,10 @@ async function asked(text) {
   const label = await page.locator("#label").textContent();
   const saw = await page.locator("#saw").textContent();
   const written = await page.locator("#written").textContent();
+  const ties = await page.locator("#ties").textContent();
   const [out, back] = [await page.locator("#out").textContent(), await page.locator("#in").textContent()];
   const marks = await page.locator("mark").allTextContents();
-  const told = { status, label, saw, written, marks, out, in: back };
+  const told = { status, label, saw, written, ties, marks, out, in: back };
   return { ...told, scores: await cells("scores"), cost: await cells("cost") };
 }
 

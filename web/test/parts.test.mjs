@@ -64,10 +64,10 @@ test("each kind of model is asked in both ways", () => {
   const found = offersOf({ name: "m", task: "text", labels: ["a", "b"], offers });
   assert.deepEqual(found.map((offer) => offer.scheme), ["bumblebee", "thor"]);
   const schemesOf = (task) => offersOf({ name: "m", task, labels: [], offers }).map((offer) => offer.scheme);
-  for (const task of ["tokens", "span", "words", "next"]) {
+  for (const task of ["tokens", "span", "words", "next", "choice"]) {
     assert.deepEqual(schemesOf(task), ["bumblebee", "thor"]);
   }
-  assert.deepEqual(schemesOf("choice"), []);
+  assert.deepEqual(schemesOf("scores"), []);
 });
 
 test("the socket is beside the page", () => {

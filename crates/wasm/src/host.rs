@@ -76,6 +76,7 @@ enum Told<'a> {
     Token {
         text: &'a str,
         last: bool,
+        near: &'a [String],
         warning: Option<String>,
     },
     Failed {

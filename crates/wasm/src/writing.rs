@@ -35,7 +35,7 @@ pub struct Wish {
 }
 
 /// One token of a text. text: what it adds, empty while a character is not complete. last: whether none
-/// follows.
+/// follows. near: what the tokens spell that might as well have come in its place, where its chooser says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written {
     /// Its number.
@@ -44,6 +44,8 @@ pub struct Written {
     pub text: String,
     /// See above.
     pub last: bool,
+    /// See above.
+    pub near: Vec<String>,
 }
 
 impl Wish {
@@ -121,7 +123,15 @@ impl Text {
             id,
             text: added,
             last,
+            near: vec![],
         }
+    }
+
+    /// What a token would spell behind the text.
+    pub fn spelled(&self, id: u32, tokenizer: &Tokenizer) -> String {
+        let before = tokenizer.decode(&self.ids).chars().count();
+        let all = [&self.ids[..], &[id]].concat();
+        tokenizer.decode(&all).chars().skip(before).collect()
     }
 }
 

@@ -7,6 +7,7 @@ export interface Token {
   readonly kind: "token";
   readonly text: string;
   readonly last: boolean;
+  readonly near: readonly string[];
   readonly warning: string | null;
 }
 

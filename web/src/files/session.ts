@@ -93,9 +93,9 @@ class FilesClient {
     await this.thread.order({ kind: "write", prompt, wish });
     for (let more = true; more && !this.stopped; ) {
       await this.exchange({ kind: "next" }, "token");
-      const { text, last, warning } = this.token as Token;
+      const { text, last, near, warning } = this.token as Token;
       const { sent, received } = this;
-      this.tell({ kind: "written", text, last, sent, received, rounds: null, warning });
+      this.tell({ kind: "written", text, last, sent, received, rounds: null, near, warning });
       more = !last;
     }
   }

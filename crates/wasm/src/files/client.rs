@@ -1,7 +1,8 @@
 //! The client of one plan: its steps are those of `tacita.client.session`, on bytes in place of files.
-use super::budget::{answers_of_a_key, warning};
+use super::budget::{answers_of_a_key, bits, warning};
+use super::choice::{choose, near, require_choice};
 use super::keys::{hex, Hashing, Secret};
-use super::layout::{Read, Source};
+use super::layout::{Read, Response, Source};
 use super::plan::Plan;
 use super::{envelope, Receipt, TableFile};
 use crate::answer::{told, Answer, MASKS};
@@ -14,7 +15,6 @@ use std::io::Write;
 use std::sync::Arc;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{CkksParameters, Complex64, Evaluator};
-use tacita_ring::sample::Prng;
 use tacita_rlwe::encrypt as rlwe;
 use tacita_wire::{key_record_bytes, CiphertextReader, CiphertextWriter, HEADER_BYTES};
 use zeroize::Zeroize;
@@ -52,10 +52,12 @@ impl Client {
         let Ok(tokenizer) = std::str::from_utf8(tokenizer) else {
             return damaged("tokenizer", "not text");
         };
+        let Response { rows, size, .. } = plan.response;
+        let shown = bits(&plan.reading, rows, size, plan.chooses);
         Ok(Self {
             tokenizer: Tokenizer::parse(tokenizer, plan.front.vocab)?,
             tables: TableFile::parse(tables, &plan.front, plan.hidden)?,
-            budget: answers_of_a_key(params.rlwe(), &plan.reading, plan.response.size),
+            budget: answers_of_a_key(params.rlwe(), shown),
             encoder: Evaluator::new(params, Arc::default()),
             answers: 0,
             plan,
@@ -132,6 +134,10 @@ impl Client {
     /// [`ClientError::Text`] for a prompt that does not fit, or a wish that means nothing.
     pub fn write(&mut self, prompt: &str, wish: Wish) -> Result<()> {
         wish.check(self.plan.writes())?;
+        if self.plan.chooses && wish.thousandths > 0 {
+            let said = "this server tells the likeliest token alone: take a temperature of 0";
+            return Err(ClientError::Text(said.to_owned()));
+        }
         let room = self.plan.tokens.min(self.plan.front.positions);
         self.writing = Some((Text::new(prompt, true, wish.most, room, &self.tokenizer)?, wish));
         Ok(())
@@ -153,25 +159,38 @@ impl Client {
         )?)
     }
 
-    /// The next token of the text, of the bytes of response.ct: the likeliest, or by chance as it was wished;
-    /// and a warning as of [`Self::decrypt`].
+    /// The next token of the text, of the bytes of response.ct: the likeliest, with those that the rounding
+    /// does not tell from it, or by chance as it was wished; and a warning as of [`Self::decrypt`].
     ///
     /// # Errors
-    /// As [`Self::decrypt`]; [`ClientError::Text`] where values left the calibrated ranges.
+    /// As [`Self::decrypt`]; [`ClientError::Text`] where values left the calibrated ranges, or where the
+    /// server chose no word or several.
     pub fn token(&mut self, response: &[u8], receipt: &Receipt) -> Result<(Written, Option<String>)> {
         let found = self.opened(response, receipt)?;
-        let answer = told(&self.plan.reading, &found.values, found.sound);
+        let plan = &self.plan;
+        let answer = told(&plan.reading, &found.values, found.sound);
         let Some((text, wish)) = &mut self.writing else {
             return no_text();
         };
         let Some(logits) = answer.logits else {
             return Err(ClientError::Text(answer.warnings.concat()));
         };
-        let written = text.write(
-            chosen(&logits, wish.thousandths)?,
-            &self.plan.ends,
-            &self.tokenizer,
-        );
+        if plan.chooses {
+            require_choice(&logits)?;
+        }
+        let id = choose(&logits, wish.thousandths)?;
+        let others = match wish.thousandths {
+            0 => near(&logits, id, plan.reading.step()),
+            _ => vec![],
+        };
+        let near = others
+            .iter()
+            .map(|&id| text.spelled(id, &self.tokenizer))
+            .collect();
+        let written = Written {
+            near,
+            ..text.write(id as u32, &plan.ends, &self.tokenizer)
+        };
         if written.last {
             self.writing = None;
         }
@@ -327,26 +346,4 @@ impl Client {
 
 fn no_text<T>() -> Result<T> {
     Err(ClientError::Peer("no text is written".to_owned()))
-}
-
-/// The number of one token: the likeliest, of several the first; at a temperature by chance, with weights of
-/// exp(logit / temperature).
-fn chosen(logits: &[f64], thousandths: u32) -> Result<u32> {
-    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let heat = f64::from(thousandths) / 1000.0;
-    let weight = |logit: f64| match thousandths {
-        0 => f64::from(u8::from(logit == most)),
-        _ => ((logit - most) / heat).exp(),
-    };
-    let mut left = 0.0;
-    if thousandths > 0 {
-        let (mut word, total) = ([0; 8], logits.iter().map(|&l| weight(l)).sum::<f64>());
-        Prng::from_os().map_err(ClientError::engine)?.fill(&mut word);
-        left = (u64::from_le_bytes(word) >> 11) as f64 * (-53f64).exp2() * total;
-    }
-    let at = logits.iter().position(|&logit| {
-        left -= weight(logit);
-        left < 0.0
-    });
-    Ok(at.unwrap_or(logits.len().saturating_sub(1)) as u32)
 }

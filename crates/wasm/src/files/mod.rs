@@ -4,6 +4,7 @@
 //! The [`Plan`] says which keys it takes, which slot holds which number, where the answer is. So there is no
 //! second definition of a packing here.
 mod budget;
+mod choice;
 mod client;
 mod envelope;
 mod keys;

@@ -1,5 +1,6 @@
 //! What a client reads of the plan (`tacita.plans.plan`): the file that the server published and that Python
 //! reads too. Of what a page has no form for, it is refused.
+use super::choice::{MOST_DECIMALS as CHOICE_DECIMALS, MOST_SHARE};
 use super::layout::{Layout, Request, Response};
 use crate::answer::MASKS;
 use crate::error::{damaged, Result};
@@ -19,6 +20,7 @@ const MOST_ROTATIONS: usize = 1 << 12;
 const MOST_DECIMALS: usize = 3; // as for every client: docs/threat-model.md
 const MOST_TENSORS: usize = 16;
 const MOST_VECTORS: usize = 256;
+const MOST_GAP: f64 = (1u64 << 60) as f64; // of logits
 const QUIET: f64 = 64.0; // times the noise: the least step of rounding
 const AGREEMENT: (f64, f64) = (1024.0, 0.002); // times the noise, and of a logit
 /// Bits below which keys are made for tests alone.
@@ -124,6 +126,8 @@ pub struct Plan {
     pub(super) front: FrontConfig,
     /// Tokens that end a text, of a model that writes.
     pub(super) ends: Vec<u32>,
+    /// Whether its numbers are the words' shares of a choice, of which no logit is told.
+    pub(super) chooses: bool,
     /// What the numbers mean.
     pub reading: Reading,
 }
@@ -186,6 +190,15 @@ impl File {
         let (model, parts) = (self.model, self.layout);
         let levels = self.request.into_iter().map(|tensor| (tensor.name, tensor.level));
         let answer = self.response.into_iter().next().map(|t| (t.name, t.level));
+        let chooses = self.gap != 0.0;
+        let parts_shown = match chooses {
+            true => 1,
+            false => parts_of(self.noise, self.decimals, model.is_vector()).unwrap_or(1),
+        };
+        let least = match chooses {
+            true => 0.1 * 10f64.powi(-(self.decimals as i32)), // noise counts for more between words alike
+            false => AGREEMENT.1,
+        };
         Plan {
             hash: self.hash,
             tokens: self.tokens,
@@ -194,10 +207,10 @@ impl File {
             levels: levels.collect(),
             response: parts.response,
             answer: answer.unwrap_or_default(),
-            agreement: (AGREEMENT.0 * self.noise).max(AGREEMENT.1),
+            agreement: (AGREEMENT.0 * self.noise).max(least),
             front,
             reading: Reading {
-                parts: parts_of(self.noise, self.decimals, model.is_vector()).unwrap_or(1),
+                parts: parts_shown,
                 name: model.name,
                 task: model.task,
                 problem: model.problem,
@@ -207,6 +220,7 @@ impl File {
                 normalise: model.normalise,
             },
             ends: model.ends.unwrap_or_default(),
+            chooses,
         }
     }
 
@@ -221,7 +235,8 @@ impl File {
             .stages
             .iter()
             .any(|stage| stage.counts.get(PRODUCTS).is_some_and(|&n| n > 0));
-        let plain = self.gap == 0.0 && self.kept.is_empty() && self.options.is_empty();
+        let writes = self.model.task == WRITES;
+        let plain = (writes || self.gap == 0.0) && self.kept.is_empty() && self.options.is_empty();
         let right = [
             (
                 TASKS.contains(&self.model.task.as_str()) && plain,
@@ -238,6 +253,12 @@ impl File {
             ),
         ];
         right.iter().find(|(right, _)| !right).map(|(_, name)| *name)
+    }
+
+    /// Whether the numbers of a plan with a gap are those of a choice (`tacita.plans.options`).
+    fn tells_a_choice(&self) -> bool {
+        let bounds = (self.answer, self.layout.response.bound) == (MOST_SHARE, 1.0);
+        (0.0..=MOST_GAP).contains(&self.gap) && bounds && self.decimals <= CHOICE_DECIMALS
     }
 
     fn problem(&self, params: &CkksParameters) -> Option<&'static str> {
@@ -279,6 +300,7 @@ impl File {
                 parts_of(self.noise, self.decimals, self.model.is_vector()).is_some(),
                 "decimals",
             ),
+            (self.gap == 0.0 || self.tells_a_choice(), "a choice"),
             ((1..=MOST_TENSORS).contains(&self.request.len()), "tensors"),
             (
                 self.request

@@ -142,6 +142,7 @@ pub extern "C" fn files_token() -> i32 {
         tell(&Told::Token {
             text: &written.text,
             last: written.last,
+            near: &written.near,
             warning,
         });
         Ok(())

@@ -79,6 +79,13 @@ pub struct Reading {
     pub normalise: bool,
 }
 
+impl Reading {
+    /// What numbers are rounded to multiples of, of a model that does not normalise.
+    pub(crate) fn step(&self) -> f64 {
+        10f64.powi(-(self.decimals as i32)) / f64::from(self.parts)
+    }
+}
+
 fn whole() -> u8 {
     1
 }

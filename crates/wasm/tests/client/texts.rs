@@ -1,11 +1,12 @@
 //! Texts that a server writes on ciphertexts, a request a token, beside the engine that servers run.
 use crate::files::{evaluated, receipt, World, FOUR_TOKENS};
+use crate::vectors::content;
 use serde_json::{json, Value};
 use tacita_ckks::CkksParameters;
 use tacita_wasm::files::{Client, TableFile};
 use tacita_wasm::front::{embedded, reversed, Tokenizer};
 use tacita_wasm::program::FrontConfig;
-use tacita_wasm::writing::{Wish, Written};
+use tacita_wasm::writing::{Text, Wish, Written};
 use tacita_wasm::ClientError;
 
 impl World {
@@ -92,6 +93,54 @@ fn a_text_is_written_a_request_a_token() {
     ending.write_keys(&mut keys).unwrap();
     ending.write(FOUR_TOKENS, wish(13, 0)).unwrap();
     assert!(next_token(&mut ending, &keys).unwrap().last && ending.encrypt_next().is_err());
+}
+
+/// Rounded to whole numbers, other words are as likely as the chosen one; and numbers that are the words'
+/// shares of a choice are those of one word.
+#[test]
+fn words_that_are_as_likely_are_named_and_a_choice_is_of_one() {
+    let wish = |thousandths| Wish { most: 2, thousandths };
+    let written = |world: &World| {
+        let (mut client, mut keys) = (world.client().unwrap(), Vec::new());
+        client.draw().unwrap();
+        client.write_keys(&mut keys).unwrap();
+        client.write(FOUR_TOKENS, wish(0)).unwrap();
+        next_token(&mut client, &keys)
+    };
+    let mut world = World::writing(json!([]));
+    (world.plan["decimals"], world.plan["noise"]) = (json!(0), json!(1e-2));
+    assert_eq!(written(&world).unwrap().near.len(), 4); // at 2.97, 2.75, 2.56 and 1.68, where it is at 3.36
+    world.plan["layout"]["response"]["bound"] = json!(1.0);
+    (world.plan["gap"], world.plan["answer"]) = (json!(0.5), json!(1.25));
+    let refused = written(&world).err().unwrap().to_string();
+    assert!(refused.contains("several words were chosen"), "{refused}");
+    assert!(world.client().unwrap().write(FOUR_TOKENS, wish(700)).is_err());
+    (world.plan["decimals"], world.plan["noise"]) = (json!(1), json!(1e-4));
+    assert!(world.client().is_ok());
+    for (pointer, value) in [
+        ("/gap", json!(-0.5)),
+        ("/gap", json!(1e300)),
+        ("/answer", json!(8.0)),
+        ("/decimals", json!(2)),
+        ("/layout/response/bound", json!(2.0)),
+    ] {
+        let right = std::mem::replace(world.plan.pointer_mut(pointer).unwrap(), value.clone());
+        assert!(world.client().is_err(), "{pointer} {value}");
+        *world.plan.pointer_mut(pointer).unwrap() = right;
+    }
+}
+
+#[test]
+fn a_token_is_spelled_as_it_stands_behind_its_text() {
+    let tokenizer = content("python/tacita/data/models/austen-tiny/tokenizer.json");
+    let tokenizer = Tokenizer::parse(&tokenizer, 1 << 15).unwrap();
+    let text = Text::new("Emma could", true, 1, 16, &tokenizer).unwrap();
+    let ids = tokenizer.encode("Emma could not", true).unwrap();
+    let (&last, before) = ids.split_last().unwrap();
+    assert_eq!(
+        (before, text.spelled(last, &tokenizer)),
+        (&text.ids[..], " not".to_owned())
+    );
 }
 
 #[test]

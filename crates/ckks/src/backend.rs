@@ -9,6 +9,7 @@ use crate::keys::{galois_of_rotation, EvaluationKeys, KeyLimbs};
 use crate::linear::transform::EncodedTransform;
 use crate::{Ciphertext, CkksError, CkksParameters};
 use num_complex::Complex64;
+use std::borrow::Cow;
 use tacita_ring::AlignedVec;
 use tacita_rlwe::ciphertext::Polynomial;
 
@@ -21,6 +22,12 @@ pub type CiphertextOf<B> = Ciphertext<<B as Backend>::Poly>;
 
 /// A ciphertext's two polynomials over Q or over QP (times P).
 pub struct Pair<P>(pub P, pub P);
+
+/// Accumulators of degree 2, row by row.
+pub type Entries<P> = Vec<[P; 3]>;
+
+/// Factors term by term: those of the rows, and those of the columns.
+pub type Factors<'a, P> = [&'a [Cow<'a, Ciphertext<P>>]; 2];
 
 /// A result, or why there is none.
 pub type Made<T> = Result<T, CkksError>;
@@ -58,6 +65,16 @@ pub trait Backend: Send + Sync + Sized {
     fn add_runs(&self, x: Self::Poly, runs: &[AlignedVec]) -> Made<Self::Poly>;
     /// A sum of so many limbs: three polynomials with products, two without.
     fn sum(&self, sum: &Sum<'_, Self::Poly>, weights: &Weights, limbs: usize) -> Made<Vec<Self::Poly>>;
+    /// Adds to so many rows of accumulators, or begins them where there are none, at so many limbs: to each
+    /// the sum over the terms of the products of its row's and its column's factors. Factors may have more
+    /// limbs. An error leaves them as they were.
+    fn add_outer(
+        &self,
+        acc: &mut Entries<Self::Poly>,
+        factors: Factors<'_, Self::Poly>,
+        rows: usize,
+        limbs: usize,
+    ) -> Made<()>;
     /// x divided by its top prime with rounding.
     fn rescale(&self, x: Self::Poly) -> Made<Self::Poly>;
     /// x over QP divided by the special primes and the top prime.

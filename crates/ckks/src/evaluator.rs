@@ -15,7 +15,7 @@ use tacita_rlwe::Parameters;
 /// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of
 /// the operand.
 pub struct Evaluator<B: Backend = Processor> {
-    backend: B,
+    backend: Arc<B>,
     params: CkksParameters,
     keys: Arc<EvaluationKeys<B::Key>>,
     encoder: Encoder,
@@ -25,7 +25,7 @@ pub struct Evaluator<B: Backend = Processor> {
 impl Evaluator {
     /// An evaluator over the given keys, on the processor.
     pub fn new(params: CkksParameters, keys: Arc<EvaluationKeys>) -> Self {
-        Self::on(Processor::new(params.rlwe().clone()), params, keys)
+        Self::on(Arc::new(Processor::new(params.rlwe().clone())), params, keys)
     }
 
     /// The same keys under other parameters.
@@ -49,8 +49,9 @@ impl Evaluator {
 }
 
 impl<B: Backend> Evaluator<B> {
-    /// An evaluator over keys of a backend, which was made for these parameters.
-    pub fn on(backend: B, params: CkksParameters, keys: Arc<EvaluationKeys<B::Key>>) -> Self {
+    /// An evaluator over keys of a backend, which was made for these parameters. Evaluators over keys of
+    /// several clients share one backend.
+    pub fn on(backend: Arc<B>, params: CkksParameters, keys: Arc<EvaluationKeys<B::Key>>) -> Self {
         Self {
             encoder: Encoder::new(params.slots()),
             backend,
@@ -61,7 +62,7 @@ impl<B: Backend> Evaluator<B> {
     }
 
     /// Backend.
-    pub fn backend(&self) -> &B {
+    pub fn backend(&self) -> &Arc<B> {
         &self.backend
     }
     /// What transforms are applied with.

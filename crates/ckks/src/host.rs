@@ -1,7 +1,8 @@
 //! What the processor does for the evaluator: the fused paths of `tacita-rlwe`.
-use crate::backend::{Backend, CiphertextOf, Context, Halves, Made, Pair, Sum, Weights};
+use crate::backend::{Backend, CiphertextOf, Context, Entries, Factors, Halves, Made, Pair, Sum, Weights};
 use crate::linear::transform::EncodedTransform;
 use crate::processor::{add_runs, add_scalar, Processor};
+use crate::products;
 use crate::sums;
 use std::sync::Arc;
 use tacita_ring::{kernels, AlignedVec, Permutation};
@@ -72,6 +73,17 @@ impl Backend for Processor {
 
     fn sum(&self, sum: &Sum<'_, RnsPoly>, weights: &Weights, limbs: usize) -> Made<Vec<RnsPoly>> {
         Ok(sums::sum(self.rlwe(), sum, weights, limbs))
+    }
+
+    fn add_outer(
+        &self,
+        acc: &mut Entries<RnsPoly>,
+        factors: Factors<'_, RnsPoly>,
+        rows: usize,
+        limbs: usize,
+    ) -> Made<()> {
+        products::add_outer(self.rlwe(), acc, factors, rows, limbs);
+        Ok(())
     }
 
     fn rescale(&self, x: RnsPoly) -> Made<RnsPoly> {

@@ -5,6 +5,7 @@
 //! while an accumulator is read and written once: see `kernels::outer`. Memory: 3 N L doubles an
 //! accumulator (18.9 MB at N = 2^16 and 12 limbs), so [`Evaluator::relinearise`] consumes them and frees each
 //! as soon as it is done.
+use crate::backend::{Backend, CiphertextOf as Of, Entries, Factors};
 use crate::keys::KeyKind;
 use crate::levels::fits;
 use crate::{Ciphertext, CkksError, Evaluator};
@@ -12,24 +13,25 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 use tacita_ring::kernels::outer::{outer, Accumulator, Factor};
-use tacita_ring::AlignedVec;
-use tacita_rlwe::RnsPoly;
+use tacita_rlwe::{Parameters, RnsPoly};
 
 /// Coefficients of one task: enough tasks to keep two threads even, long enough to pack factors by tiles.
 const SEGMENT: usize = 4096;
 
-type Terms<'a> = [Vec<&'a Ciphertext>];
+type Terms<'a, P> = [Vec<&'a Ciphertext<P>>];
 
 /// Accumulators of degree 2 at one level and scale: `[rows][columns]`.
-pub struct Products {
-    entries: Vec<[RnsPoly; 3]>,
+pub struct Products<P = RnsPoly> {
+    entries: Entries<P>,
     rows: usize,
     limbs: usize,
+    /// Coefficients of a limb.
+    n: usize,
     /// Scale of every factor; the products have its square.
     factor_scale: f64,
 }
 
-impl Products {
+impl<P> Products<P> {
     /// Rows: factors on the left in one term.
     pub fn rows(&self) -> usize {
         self.rows
@@ -44,8 +46,7 @@ impl Products {
     }
     /// Bytes held in memory.
     pub fn bytes(&self) -> usize {
-        let n = self.entries.first().map_or(0, |d| d[0].limbs[0].len());
-        self.entries.len() * 3 * self.limbs * n * size_of::<f64>()
+        self.entries.len() * 3 * self.limbs * self.n * size_of::<f64>()
     }
 }
 
@@ -57,14 +58,14 @@ fn shape<T>(detail: String) -> Result<T, CkksError> {
 }
 
 /// (rows, columns) of the terms; fails when they are ragged or empty.
-fn shape_of(left: &Terms<'_>, right: &Terms<'_>) -> Result<(usize, usize), CkksError> {
+fn shape_of<P>(left: &Terms<'_, P>, right: &Terms<'_, P>) -> Result<(usize, usize), CkksError> {
     let (rows, columns) = (
         left.first().map_or(0, Vec::len),
         right.first().map_or(0, Vec::len),
     );
     let ragged = left.iter().any(|x| x.len() != rows) || right.iter().any(|x| x.len() != columns);
     if rows == 0 || columns == 0 || ragged || left.len() != right.len() {
-        let lengths = |x: &Terms<'_>| x.iter().map(Vec::len).collect::<Vec<_>>();
+        let lengths = |x: &Terms<'_, P>| x.iter().map(Vec::len).collect::<Vec<_>>();
         return shape(format!(
             "terms of {:?} and {:?} factors; hint: as many terms on either side, all of one length above \
             zero",
@@ -75,7 +76,7 @@ fn shape_of(left: &Terms<'_>, right: &Terms<'_>) -> Result<(usize, usize), CkksE
     Ok((rows, columns))
 }
 
-impl Evaluator {
+impl<B: Backend> Evaluator<B> {
     /// `acc[j][i]` = sum over c of `left[c][j]` * `right[c][i]`, neither relinearised nor rescaled, at the
     /// lowest level of the operands; those above it are aligned first. left: `[terms][rows]`, right:
     /// `[terms][columns]`. No key, no level.
@@ -83,26 +84,22 @@ impl Evaluator {
     /// # Errors
     /// [`CkksError::Shape`] for ragged or no operands, operands of degree 2, and scales that cannot be
     /// aligned.
-    pub fn products(&self, left: &Terms<'_>, right: &Terms<'_>) -> Result<Products, CkksError> {
-        let (rows, columns) = shape_of(left, right)?;
+    pub fn products(
+        &self,
+        left: &Terms<'_, B::Poly>,
+        right: &Terms<'_, B::Poly>,
+    ) -> Result<Products<B::Poly>, CkksError> {
+        let (rows, _) = shape_of(left, right)?;
         let mut all = left.iter().chain(right).flatten();
         let lowest = all.by_ref().min_by_key(|x| x.level()).unwrap_or(&left[0][0]);
-        let limbs = lowest.limbs();
-        let scratch = || RnsPoly {
-            limbs: (0..limbs).map(|_| AlignedVec::scratch(self.rlwe().n())).collect(),
-            q_len: limbs,
-        };
         let mut acc = Products {
             entries: Vec::new(),
             rows,
-            limbs,
+            limbs: lowest.limbs(),
+            n: self.rlwe().n(),
             factor_scale: lowest.scale,
         };
-        let factors = (self.factors(&acc, left)?, self.factors(&acc, right)?);
-        acc.entries = (0..rows * columns)
-            .map(|_| [scratch(), scratch(), scratch()])
-            .collect();
-        self.add_outer(&mut acc, &factors.0, &factors.1, true);
+        self.add_outer(&mut acc, left, right)?;
         Ok(acc)
     }
 
@@ -113,9 +110,9 @@ impl Evaluator {
     /// operand is below its level.
     pub fn add_products(
         &self,
-        acc: &mut Products,
-        left: &Terms<'_>,
-        right: &Terms<'_>,
+        acc: &mut Products<B::Poly>,
+        left: &Terms<'_, B::Poly>,
+        right: &Terms<'_, B::Poly>,
     ) -> Result<(), CkksError> {
         let (rows, columns) = shape_of(left, right)?;
         if (rows, columns) != (acc.rows(), acc.columns()) {
@@ -125,15 +122,28 @@ impl Evaluator {
                 acc.columns()
             ));
         }
-        let factors = (self.factors(acc, left)?, self.factors(acc, right)?);
-        self.add_outer(acc, &factors.0, &factors.1, false);
-        Ok(())
+        self.add_outer(acc, left, right)
+    }
+
+    fn add_outer(
+        &self,
+        acc: &mut Products<B::Poly>,
+        left: &Terms<'_, B::Poly>,
+        right: &Terms<'_, B::Poly>,
+    ) -> Result<(), CkksError> {
+        let (left, right) = (self.factors(acc, left)?, self.factors(acc, right)?);
+        self.backend()
+            .add_outer(&mut acc.entries, [&left, &right], acc.rows, acc.limbs)
     }
 
     /// The factors, term by term, at the level and scale of `acc`; those that fit are not copied.
-    fn factors<'a>(&self, acc: &Products, terms: &Terms<'a>) -> Result<Vec<Cow<'a, Ciphertext>>, CkksError> {
+    fn factors<'a>(
+        &self,
+        acc: &Products<B::Poly>,
+        terms: &Terms<'a, B::Poly>,
+    ) -> Result<Vec<Cow<'a, Of<B>>>, CkksError> {
         let (level, scale) = (acc.level(), acc.factor_scale);
-        let factor = |x: &&'a Ciphertext| match x.polys.len() {
+        let factor = |x: &&'a Of<B>| match x.polys.len() {
             2 if fits(x, level, scale) => Ok(Cow::Borrowed(*x)),
             2 if x.level() < level => shape(format!(
                 "an operand at level {} onto accumulators at level {}; hint: begin with the lowest operands",
@@ -149,29 +159,6 @@ impl Evaluator {
         terms.par_iter().flatten().map(factor).collect()
     }
 
-    /// acc += the products of factors `[term][row]` and `[term][column]`; `fresh`: acc = them.
-    fn add_outer(
-        &self,
-        acc: &mut Products,
-        left: &[Cow<'_, Ciphertext>],
-        right: &[Cow<'_, Ciphertext>],
-        fresh: bool,
-    ) {
-        let rows = acc.rows;
-        for i in 0..acc.limbs {
-            let m = self.rlwe().modulus(i);
-            segments(&mut acc.entries, i)
-                .into_par_iter()
-                .enumerate()
-                .for_each(|(s, mut acc)| {
-                    let range = s * SEGMENT..s * SEGMENT + acc[0][0].len();
-                    let [left, right] = [left, right]
-                        .map(|x| x.iter().map(|x| piece(x, i, range.clone())).collect::<Vec<_>>());
-                    outer(m, &mut acc, &left, &right, rows, fresh);
-                });
-        }
-    }
-
     /// Relinearises and rescales every accumulator: `[rows][columns]`, one level down. Consumes the
     /// accumulators, each of which is freed as soon as it is done.
     ///
@@ -179,16 +166,16 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`CkksError::Level`] at native level 0; a missing relinearisation key.
-    pub fn relinearise(&self, acc: Products) -> Result<Vec<Vec<Ciphertext>>, CkksError> {
+    pub fn relinearise(&self, acc: Products<B::Poly>) -> Result<Vec<Vec<Of<B>>>, CkksError> {
         self.check_relinearise(&acc)?;
         let (columns, scale) = (acc.columns(), acc.factor_scale * acc.factor_scale);
-        let finish = |polys: [RnsPoly; 3]| {
+        let finish = |polys: [B::Poly; 3]| {
             self.relinearise_rescale(Ciphertext {
                 polys: polys.into(),
                 scale,
             })
         };
-        let mut done: Vec<Ciphertext> = acc
+        let mut done: Vec<Of<B>> = acc
             .entries
             .into_par_iter()
             .map(finish)
@@ -205,7 +192,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// As there.
-    pub fn check_relinearise(&self, acc: &Products) -> Result<(), CkksError> {
+    pub fn check_relinearise(&self, acc: &Products<B::Poly>) -> Result<(), CkksError> {
         if acc.level() == 0 {
             return Err(CkksError::Level {
                 op: "relinearise",
@@ -214,6 +201,33 @@ impl Evaluator {
             });
         }
         self.keys().get(KeyKind::Relinearise, acc.limbs).map(drop)
+    }
+}
+
+/// What [`Backend::add_outer`] is on the processor.
+pub(crate) fn add_outer(
+    rlwe: &Parameters,
+    acc: &mut Entries<RnsPoly>,
+    [left, right]: Factors<'_, RnsPoly>,
+    rows: usize,
+    limbs: usize,
+) {
+    let fresh = acc.is_empty();
+    if fresh {
+        let terms = left.len() / rows;
+        let scratch = || RnsPoly::scratch(rlwe, limbs);
+        let entries = 0..rows * (right.len() / terms);
+        *acc = entries.map(|_| [scratch(), scratch(), scratch()]).collect();
+    }
+    for i in 0..limbs {
+        let m = rlwe.modulus(i);
+        let segments = segments(acc, i).into_par_iter().enumerate();
+        segments.for_each(|(s, mut acc)| {
+            let range = s * SEGMENT..s * SEGMENT + acc[0][0].len();
+            let [left, right] =
+                [left, right].map(|x| x.iter().map(|x| piece(x, i, range.clone())).collect::<Vec<_>>());
+            outer(m, &mut acc, &left, &right, rows, fresh);
+        });
     }
 }
 

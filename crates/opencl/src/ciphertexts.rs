@@ -5,9 +5,11 @@ use crate::limbs::Limbs;
 use crate::queue::Argument;
 use crate::switching::{Digits, SwitchingKey};
 use opencl3::memory::Buffer;
-use tacita_ckks::backend::{CiphertextOf, Context, Halves, Made as Result, Pair, Sum, Weights};
+use tacita_ckks::backend::{
+    CiphertextOf, Context, Entries, Factors, Halves, Made as Result, Pair, Sum, Weights,
+};
 use tacita_ckks::linear::EncodedTransform;
-use tacita_ckks::Backend;
+use tacita_ckks::{Backend, Ciphertext};
 use tacita_ring::AlignedVec;
 use tacita_rlwe::ciphertext::Polynomial;
 use tacita_rlwe::keyswitch::PLAIN_LIMBS;
@@ -70,6 +72,29 @@ impl Backend for Engine {
 
     fn sum(&self, sum: &Sum<'_, Poly>, weights: &Weights, limbs: usize) -> Result<Vec<Poly>> {
         Ok(self.sum_of(sum, weights, limbs)?)
+    }
+
+    fn add_outer(
+        &self,
+        acc: &mut Entries<Poly>,
+        [left, right]: Factors<'_, Poly>,
+        rows: usize,
+        limbs: usize,
+    ) -> Result<()> {
+        let columns = right.len() * rows / left.len();
+        let mut sums = Vec::with_capacity(rows * columns);
+        for at in 0..rows * columns {
+            let factors = left[at / columns..].iter().step_by(rows);
+            let pairs = factors.zip(right[at % columns..].iter().step_by(columns));
+            sums.push(self.sum_tensors(pairs.map(|(a, b)| [&**a, &**b]), limbs)?);
+        }
+        for (sum, old) in sums.iter_mut().zip(&*acc) {
+            for (sum, old) in sum.iter_mut().zip(old) {
+                *sum = self.add(sum, old)?;
+            }
+        }
+        *acc = sums;
+        Ok(())
     }
 
     fn rescale(&self, x: Poly) -> Result<Poly> {
@@ -297,6 +322,23 @@ impl Engine {
         }
         let q_len = limbs;
         Ok(out.into_iter().map(|limbs| Poly { limbs, q_len }).collect())
+    }
+
+    /// A sum of products of ciphertexts, in one launch.
+    fn sum_tensors<'a>(
+        &self,
+        pairs: impl Iterator<Item = [&'a Ciphertext<Poly>; 2]>,
+        q_len: usize,
+    ) -> Made<[Poly; 3]> {
+        let halves = |x: &'a Ciphertext<Poly>| [&x.polys[0].limbs, &x.polys[1].limbs];
+        let term = |[a, b]: [&'a Ciphertext<Poly>; 2]| {
+            let ([a0, a1], [b0, b1]) = (halves(a), halves(b));
+            [a0, a1, b0, b1]
+        };
+        let terms: Vec<[&Limbs; 4]> = pairs.map(term).collect();
+        let basis = self.basis(&self.chain(q_len, 0))?;
+        let sums = self.ring.sum_tensors(&basis, &terms)?;
+        Ok(sums.map(|limbs| Poly { limbs, q_len }))
     }
 
     /// A sum of products with vectors, in both halves.

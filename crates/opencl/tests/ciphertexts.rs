@@ -65,7 +65,7 @@ impl Toy {
         let engine = Engine::new(card, Build::new(flavour), params.rlwe(), SLOTS).expect("a device");
         let copies = keys.copied(|key| engine.upload_key(key)).expect("room for keys");
         Self {
-            device: Evaluator::on(engine, params.clone(), Arc::new(copies)),
+            device: Evaluator::on(Arc::new(engine), params.clone(), Arc::new(copies)),
             host: Evaluator::new(params, Arc::new(keys)),
             secret,
         }
@@ -191,6 +191,11 @@ fn composed<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<Of
     all.extend(e.apply_transform(&[a, b], &kept)?);
     all.push(e.chebyshev(a, &vector(20, 1), None)?);
     all.push(e.power_series(a, &vector(12, 2), None)?);
+    let sums = e.products(&[vec![a, b], vec![b, b]], &[vec![b], vec![a]])?;
+    all.extend(e.relinearise(sums)?.into_iter().flatten());
+    let mut sums = e.products(&[vec![a]], &[vec![b, a]])?;
+    e.add_products(&mut sums, &[vec![b]], &[vec![b, b]])?;
+    all.extend(e.relinearise(sums)?.into_iter().flatten());
     Ok(all)
 }
 

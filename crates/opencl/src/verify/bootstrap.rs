@@ -38,7 +38,7 @@ fn compared(device: &Device, build: Build) -> Result<Check, CkksError> {
     }
     let engine = Engine::new(device, build, rlwe, SLOTS)?;
     let copies = keys.copied(|key| engine.upload_key(key))?;
-    let device = Evaluator::on(engine, params.clone(), Arc::new(copies));
+    let device = Evaluator::on(Arc::new(engine), params.clone(), Arc::new(copies));
     let host = Evaluator::new(params.clone(), Arc::new(keys));
     let level = params.bottom_level();
     let value = |j: usize| (j % 13) as f64 / 7.5 - 0.8;

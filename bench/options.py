@@ -39,6 +39,7 @@ PriceFile = Annotated[Path | None, spelled("plan", "prices")]
 Begin = Annotated[str, spelled("plan", "begin")]
 Threads = Annotated[int, spelled("run", "threads")]
 Memory = Annotated[float, spelled("run", "memory")]
+Device = Annotated[str, spelled("run", "device")]
 Insecure = Annotated[bool, spelled("run", "allow_insecure")]
 MODEL_DEFAULT, PRESET_DEFAULT = DEFAULT_MODEL, PlanOptions().preset
 

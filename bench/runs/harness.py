@@ -61,7 +61,7 @@ INPUTS = "inputs.sha256"  # in the folder of a run that has not ended: of its pl
 @dataclass(frozen=True)
 class Machine:
     """How a run is executed. memory: GB of the server. work: folder of its files (default: a temporary one).
-    quiet: no bars."""
+    quiet: no bars. device: that evaluates, as of `tacita.resources.device_number`."""
 
     backend: str
     threads: int = 0
@@ -69,6 +69,7 @@ class Machine:
     allow_insecure: bool = False
     work: Path | None = None
     quiet: bool = False
+    device: str = "cpu"
 
     @property
     def encrypts(self) -> bool:
@@ -232,10 +233,10 @@ def _encrypted(
         files = Workdir(Path(folder))
         going_on = machine.work is not None and _goes_on(files, plan, groups)
         save(plan, files.plan)
-        how = {"allow_insecure": machine.allow_insecure}
+        how: dict[str, Any] = {"allow_insecure": machine.allow_insecure}
         client = Client(public_of(plan, model), files, one_user=True, **how)
-        options: dict[str, Any] = {"threads": machine.threads, "memory": machine.memory, **how}
-        server = Server(plan, model, files, resume=machine.work is not None, **options)
+        options: dict[str, Any] = {x: getattr(machine, x) for x in ("threads", "memory", "device")}
+        server = Server(plan, model, files, resume=machine.work is not None, **options, **how)
         with ran.timing("start"):
             circuit_of(plan, model)
             server.ring.provide()

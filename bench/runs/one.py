@@ -15,6 +15,7 @@ from bench.models.shapes import SHAPES, random_inputs, shaped_model
 from bench.options import (
     PRESET_DEFAULT,
     Backend,
+    Device,
     Insecure,
     Keep,
     Layers,
@@ -50,6 +51,7 @@ from tacita.evaluate.session import MEMORY_GB
 from tacita.packings.lowering import in_slots
 from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
+from tacita.resources import CPU
 from tacita.resources import threads as processors
 from tacita.schemes.prices import prices_here
 from tacita.settings import PlanOptions
@@ -105,6 +107,7 @@ def one(
     inputs: Several = MEASURED,
     plan_only: PlanOnly = False,
     allow_insecure: Insecure = False,
+    device: Device = CPU,
 ) -> None:
     """Time one text: the first request of a process and the second, stage by stage beside the estimate.
 
@@ -128,7 +131,7 @@ def one(
     if plan_only:
         seconds = sum(plan.prediction.stage_seconds)
         return emit({"bootstraps": plan.bootstraps, "predicted_seconds": seconds}, json)
-    machine = Machine(backend, threads, memory, allow_insecure, work)
+    machine = Machine(backend, threads, memory, allow_insecure, work, device=device)
     found = _measured(unrounded(plan), chosen, machine, ran)
     with reporting(json, found):
         _show(found)

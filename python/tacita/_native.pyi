@@ -203,13 +203,20 @@ class Products:
 @final
 class Evaluator:
     """Evaluates circuits; operations as in `tacita.slots.base.Backend`. keys: None for what clients share,
-    which `with_keys` takes along. threads = 0: all cores."""
+    which `with_keys` takes along. threads = 0: all cores. device: the number of a device of OpenCL, which
+    then computes; its results stay there until their bytes are asked for. `matmul` and products of
+    coefficients raise TacitaError there, as a device does that is too small."""
 
     def __new__(
-        cls, params: Parameters, keys: EvaluationKeys | None = None, threads: int = 0
+        cls,
+        params: Parameters,
+        keys: EvaluationKeys | None = None,
+        threads: int = 0,
+        device: int | None = None,
     ) -> Evaluator: ...
     def with_keys(self, keys: EvaluationKeys) -> Evaluator:
-        """An evaluator over another client's keys, with the same threads and matrices of bootstrapping."""
+        """An evaluator over another client's keys, with the same threads, matrices of bootstrapping and
+        device."""
 
     def prepare(self, bootstraps: bool, bytes: int) -> None:
         """Makes now what the first request would make: the matrices of bootstrapping, if they are wanted, and
@@ -387,10 +394,10 @@ def commit() -> str:
 def simd_path() -> str:
     """Which kernels are in force: scalar, neon, avx2, avx512 or avx512ifma."""
 
-def opencl_devices() -> tuple[list[tuple[str, str, str, int, int, bool]], str]:
+def opencl_devices() -> tuple[list[tuple[str, str, str, int, int, bool, bool]], str]:
     """Returns of each device its name, maker, driver with its version, bytes of memory and of the largest
-    buffer, and whether it computes with doubles; then why there is none, empty where there is one. Raises
-    TacitaError."""
+    buffer, whether it computes with doubles and whether it is a GPU; then why there is none, empty where
+    there is one. Raises TacitaError."""
 
 def opencl_verify(device: int) -> list[tuple[str, str, int, int, int]]:
     """Runs every kernel on a device and on the processor. Returns kernel, flavour (F64: doubles, U64: 64-bit

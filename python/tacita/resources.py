@@ -1,4 +1,5 @@
-"""Checks this machine's memory and disk before a run starts, and measures them after it; locks files.
+"""Checks this machine's memory and disk before a run starts, and measures them after it; locks files; names
+the devices that compute.
 
 A client also runs on Windows, which has neither `resource` nor `fcntl`.
 """
@@ -9,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 import time
@@ -20,9 +22,10 @@ from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tacita.errors import ResourceError
+from tacita import compiled
+from tacita.errors import InputError, ResourceError, TacitaError
 
 if sys.platform == "win32":
     import msvcrt
@@ -34,6 +37,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 GB = 1e9
+CPU, AUTO = "cpu", "auto"
+OPENCL = re.compile(r"opencl(?::(\d{1,3}))?")
+DESCRIBED = ("name", "maker", "driver", "memory", "buffer", "fp64", "gpu")
 BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # numpy reads them when it is imported
 
 
@@ -260,3 +266,35 @@ def processor(cpuinfo: Path = CPUINFO) -> Processor:
         fields.setdefault(name.strip(), value.strip())
     name = fields.get("model name") or platform.processor() or UNKNOWN
     return Processor(name, fields.get("cpu family", ""), fields.get("model", ""), platform.machine())
+
+
+def devices() -> tuple[list[dict[str, Any]], str]:
+    """Returns the devices of OpenCL, and why there is none where there is none. Raises TacitaError."""
+    native = compiled.native
+    try:
+        rows, reason = native.opencl_devices()
+    except native.TacitaError as error:
+        text, _, hint = str(error).partition("; hint: ")
+        raise TacitaError(f"OpenCL: {text}", hint=hint) from error
+    fields = [dict(zip(DESCRIBED, row, strict=True)) for row in rows]
+    return [{"device": f"opencl:{number}", **each} for number, each in enumerate(fields)], reason
+
+
+def device_number(name: str, others: tuple[str, ...] = (CPU, AUTO)) -> int | None:
+    """Returns the number of the device of OpenCL that this name means, None for the processor. auto means
+    the first that is a GPU, else the processor. others: names admitted beside the devices'. Raises
+    InputError, which lists all there are."""
+    if name == CPU and name in others:
+        return None
+    rows, reason = devices()
+    if name == AUTO and name in others:
+        return next((number for number, each in enumerate(rows) if each["gpu"]), None)
+    match = OPENCL.fullmatch(name)
+    if not rows and (match or not others):
+        text, _, hint = reason.partition("; hint: ")
+        raise InputError(f"device {name:.60}: {text}", hint=hint)
+    number = int(match.group(1) or 0) if match else len(rows)
+    if number >= len(rows):
+        names = ", ".join((*others, *(each["device"] for each in rows)))
+        raise InputError(f"device {name:.60}: there is none of this name", hint=f"one of {names}")
+    return number

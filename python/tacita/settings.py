@@ -194,10 +194,9 @@ class RunOptions(Section):
         metavar="plain|sim|ckks",
     )
     threads: Whole = setting(0, "Cores to use (0: all).", panel=EXPERT, ge=0)
+    device: str = setting("cpu", "Computes: cpu, auto or opencl:N of `device list`.", "", "DEVICE", EXPERT)
     seed: Whole | None = setting(None, "Of the chance of a text (default: a fresh one).", panel=EXPERT, ge=0)
-    memory: Real = setting(
-        MEMORY_GB, "GB to stay within; ciphertexts that do not fit wait on disk.", panel=EXPERT, ge=0.1
-    )
+    memory: Real = setting(MEMORY_GB, "GB to stay within; more waits on disk.", panel=EXPERT, ge=0.1)
     work: Path | None = setting(
         None,
         "Folder of plan, keys, request and response (default: of a step tacita-work, else a temporary one).",

@@ -2,7 +2,7 @@
 
 use crate::build::Flavour;
 use crate::OpenClError;
-use opencl3::device::{CL_DEVICE_TYPE_ALL, CL_FP_FMA, CL_FP_ROUND_TO_NEAREST};
+use opencl3::device::{CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_GPU, CL_FP_FMA, CL_FP_ROUND_TO_NEAREST};
 use opencl3::error_codes::{ClError, CL_DEVICE_NOT_FOUND};
 use opencl3::platform::{get_platforms, Platform};
 use opencl3::types::cl_device_id;
@@ -23,6 +23,8 @@ pub struct Device {
     pub local: u64,
     /// Doubles with fused multiply-add, rounded to nearest.
     pub fp64: bool,
+    /// A graphics card; not the processor by another name, or an accelerator.
+    pub gpu: bool,
     handle: opencl3::device::Device,
 }
 
@@ -71,6 +73,7 @@ impl Device {
             buffer: handle.max_mem_alloc_size()?,
             local: handle.local_mem_size()?,
             fp64: handle.double_fp_config().unwrap_or(0) & exact == exact,
+            gpu: handle.dev_type()? & CL_DEVICE_TYPE_GPU != 0,
             handle,
         }))
     }

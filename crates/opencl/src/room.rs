@@ -25,6 +25,13 @@ impl Room {
         }
     }
 
+    /// Slots for as many limbs of degree 2^`log_n` as one buffer and half of the memory hold: the other half
+    /// is for keys, plaintexts and roots.
+    pub fn slots(device: &Device, log_n: u32) -> u32 {
+        let bytes = device.buffer.min(device.memory / 2);
+        u32::try_from(bytes >> (log_n + 3)).unwrap_or(u32::MAX)
+    }
+
     /// # Errors
     /// [`OpenClError::Room`] when the device has too little memory, or makes no buffer so large.
     pub fn check(&self, device: &Device) -> Result<(), OpenClError> {

@@ -1,6 +1,7 @@
 //! Ciphertexts as opaque Python handles.
 use crate::error;
 use crate::parameters::{hex, Parameters};
+use crate::side::Residues;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tacita_ckks::CkksParameters;
@@ -9,7 +10,7 @@ use tacita_wire::{CiphertextReader, CiphertextWriter, Owner};
 /// A ciphertext. Immutable; carries its parameters so that it serialises alone.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Ciphertext {
-    pub inner: tacita_ckks::Ciphertext,
+    pub inner: Residues,
     pub params: CkksParameters,
     /// Whose key it is under.
     pub owner: Owner,
@@ -26,9 +27,9 @@ impl Ciphertext {
     }
     #[getter]
     fn log_scale(&self) -> f64 {
-        self.inner.scale.log2()
+        self.inner.scale().log2()
     }
-    /// Bytes in memory.
+    /// Bytes in memory, or on a device.
     #[getter]
     fn nbytes(&self) -> usize {
         self.inner.bytes(self.params.rlwe())
@@ -43,12 +44,13 @@ impl Ciphertext {
     /// Header with parameter hash and owner, one record, checksums. A fresh ciphertext takes half the bytes
     /// (seeded).
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let inner = py.detach(|| self.inner.here()).map_err(error::ckks)?;
         let bytes = py
             .detach(|| -> Result<Vec<u8>, tacita_wire::WireError> {
                 let mut w = CiphertextWriter::new(Vec::new(), &self.params, self.owner, 1)?;
                 match &self.seed {
-                    Some(seed) => w.write_seeded(&self.inner, seed)?,
-                    None => w.write(&self.inner)?,
+                    Some(seed) => w.write_seeded(&inner, seed)?,
+                    None => w.write(&inner)?,
                 }
                 w.finish()
             })
@@ -72,7 +74,7 @@ impl Ciphertext {
         let inner = inner
             .ok_or_else(|| error::FormatError::new_err("read ciphertext: expected exactly one ciphertext"))?;
         Ok(Self {
-            inner,
+            inner: Residues::Processor(inner),
             params,
             owner,
             seed: None,

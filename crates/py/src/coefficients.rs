@@ -5,6 +5,7 @@ use crate::evaluator::{Evaluator, Handle};
 use crate::maps::Maps;
 use crate::parameters::{native_level, Parameters};
 use crate::secret::SecretKey;
+use crate::side::Residues;
 use crate::small_keys::SmallKeys;
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
@@ -68,7 +69,7 @@ impl Evaluator {
     fn coefficient_keys(&self) -> Option<CoefficientKeys> {
         Some(CoefficientKeys {
             inner: self.small.clone()?,
-            params: self.inner.params().clone(),
+            params: self.params().clone(),
             owner: self.owner,
         })
     }
@@ -110,26 +111,34 @@ impl Coefficients {
 
     fn taken(&self, cts: &[Handle<'_>]) -> PyResult<Vec<tacita_ckks::Ciphertext>> {
         cts.iter().try_for_each(|c| self.evaluator.get().check(c))?;
-        Ok(cts.iter().map(|c| c.inner.clone()).collect())
+        let one = |c: &Handle<'_>| -> PyResult<tacita_ckks::Ciphertext> {
+            Ok(c.inner.here().map_err(error::ckks)?.into_owned())
+        };
+        cts.iter().map(one).collect()
     }
 
     fn wrapped(&self, found: Vec<tacita_ckks::Ciphertext>) -> Vec<Ciphertext> {
-        found.into_iter().map(|c| self.evaluator.get().wrap(c)).collect()
+        found
+            .into_iter()
+            .map(|c| self.evaluator.get().wrap(Residues::Processor(c)))
+            .collect()
     }
 }
 
 #[pymethods]
 impl Coefficients {
-    /// Encodes slots-to-coefficients. Raises ParameterError for keys of another client or other parameters.
+    /// Encodes slots-to-coefficients. Raises ParameterError for keys of another client or other parameters,
+    /// TacitaError for an evaluator on a device.
     #[new]
     fn new(py: Python<'_>, evaluator: Py<Evaluator>, keys: Py<CoefficientKeys>) -> PyResult<Self> {
         let (e, k) = (evaluator.get(), keys.get());
-        if e.inner.rlwe().hash() != k.params.rlwe().hash() || e.owner != k.owner {
+        let side = e.sides.on_processor("coefficient_product")?;
+        if side.evaluator.rlwe().hash() != k.params.rlwe().hash() || e.owner != k.owner {
             return Err(error::ParameterError::new_err(
                 "the coefficient keys and the evaluator have different parameters or clients",
             ));
         }
-        let maps = py.detach(|| Maps::shared(&e.inner, &e.maps, k.inner.tokens))?;
+        let maps = py.detach(|| Maps::shared(&side.evaluator, &e.maps, k.inner.tokens))?;
         Ok(Self {
             evaluator,
             keys,
@@ -163,7 +172,7 @@ impl Coefficients {
     /// Slots at user level 1 or more to coefficients.
     fn to_coefficients(&self, py: Python<'_>, cts: Vec<Handle<'_>>) -> PyResult<Vec<Ciphertext>> {
         let cts = self.taken(&cts)?;
-        let one = |e: &Evaluator, ct| self.maps.inner.to_coefficients(&e.inner, ct);
+        let one = |e: &Evaluator, ct| self.maps.inner.to_coefficients(&e.sides.processor.evaluator, ct);
         let found = self.run(py, |e, _| cts.iter().map(|ct| one(e, ct)).collect())?;
         Ok(self.wrapped(found))
     }
@@ -217,17 +226,18 @@ impl Coefficients {
             ));
         }
         let found = self.run(py, |e, _| {
+            let (side, e) = (&e.sides.processor, &e.sides.processor.evaluator);
             let f = coeffs.map(|c| Harmonics::new(&c)).transpose()?;
             let shallow = match (&f, level) {
-                (Some(f), Some(level)) => Some(self.maps.shallow(&e.inner, f.depth(), level)?),
+                (Some(f), Some(level)) => Some(self.maps.shallow(e, f.depth(), level)?),
                 _ => None,
             };
             let how = match (&f, &shallow) {
                 (Some(f), Some(shallow)) => Refresh::Shallow(shallow, f),
-                (Some(f), None) => Refresh::Through(e.bootstrapper()?, f),
-                _ => Refresh::Whole(e.bootstrapper()?),
+                (Some(f), None) => Refresh::Through(side.bootstrapper()?, f),
+                _ => Refresh::Whole(side.bootstrapper()?),
             };
-            products::refresh(&e.inner, &how, &cts, at_once)
+            products::refresh(e, &how, &cts, at_once)
         })?;
         Ok(self.wrapped(found))
     }

@@ -3,15 +3,16 @@ use crate::ciphertext::Ciphertext;
 use crate::error::{self, LevelError, TacitaError};
 use crate::keys::EvaluationKeys;
 use crate::maps::Place;
+use crate::operations::Operation;
 use crate::parameters::{native_level, Parameters};
+use crate::side::{Residues, Sides};
 use crate::small_keys::SmallKeys;
 use num_complex::Complex64;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
-use tacita_ckks::bootstrap::Bootstrapper;
 use tacita_ckks::linear::{LinearTransform, Term};
 use tacita_ckks::{CkksError, CkksParameters};
 use tacita_wire::Owner;
@@ -19,11 +20,11 @@ use tacita_wire::Owner;
 pub(crate) type Handle<'py> = PyRef<'py, Ciphertext>;
 
 /// Evaluates circuits on ciphertexts. Holds evaluation keys only. The matrices of bootstrapping are made when
-/// they are first needed; they and the threads are shared with the evaluators made by `with_keys`.
+/// they are first needed; they, the threads and the device are shared with the evaluators made by
+/// `with_keys`.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Evaluator {
-    pub(crate) inner: tacita_ckks::Evaluator,
-    pub(crate) bootstrapper: Arc<OnceLock<Bootstrapper>>,
+    pub(crate) sides: Sides,
     pub(crate) pool: Arc<ThreadPool>,
     pub(crate) owner: Owner,
     pub(crate) small: Option<Arc<SmallKeys>>,
@@ -31,8 +32,8 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    fn params(&self) -> &CkksParameters {
-        self.inner.params()
+    pub(crate) fn params(&self) -> &CkksParameters {
+        self.sides.processor.evaluator.params()
     }
 
     pub(crate) fn run<T: Send>(
@@ -43,7 +44,7 @@ impl Evaluator {
         py.detach(|| self.pool.install(f)).map_err(error::ckks)
     }
 
-    pub(crate) fn wrap(&self, inner: tacita_ckks::Ciphertext) -> Ciphertext {
+    pub(crate) fn wrap(&self, inner: Residues) -> Ciphertext {
         Ciphertext {
             inner,
             params: self.params().clone(),
@@ -52,34 +53,30 @@ impl Evaluator {
         }
     }
 
-    fn unary(
+    /// The results of an operation where this evaluator computes.
+    pub(crate) fn many(
         &self,
         py: Python<'_>,
-        a: &Ciphertext,
-        f: impl FnOnce(&tacita_ckks::Ciphertext) -> Result<tacita_ckks::Ciphertext, CkksError> + Send,
-    ) -> PyResult<Ciphertext> {
-        self.check(a)?;
-        Ok(self.wrap(self.run(py, || f(&a.inner))?))
+        operands: &[&Ciphertext],
+        operation: &Operation<'_>,
+    ) -> PyResult<Vec<Ciphertext>> {
+        operands.iter().try_for_each(|c| self.check(c))?;
+        let operands: Vec<&Residues> = operands.iter().map(|c| &c.inner).collect();
+        let results = self.run(py, || match &self.sides.device {
+            None => operation.on(&self.sides.processor, &operands),
+            Some(device) => operation.on(device, &operands),
+        })?;
+        Ok(results.into_iter().map(|x| self.wrap(x)).collect())
     }
 
-    fn binary(
+    /// The only result of one.
+    fn one(
         &self,
         py: Python<'_>,
-        a: &Ciphertext,
-        b: &Ciphertext,
-        f: impl FnOnce(
-                &tacita_ckks::Ciphertext,
-                &tacita_ckks::Ciphertext,
-            ) -> Result<tacita_ckks::Ciphertext, CkksError>
-            + Send,
+        operands: &[&Ciphertext],
+        operation: &Operation<'_>,
     ) -> PyResult<Ciphertext> {
-        self.check(a)?;
-        self.check(b)?;
-        let out = self.run(py, || {
-            let (x, y) = self.inner.align(&a.inner, &b.inner)?;
-            f(&x, &y)
-        })?;
-        Ok(self.wrap(out))
+        Ok(self.many(py, operands, operation)?.swap_remove(0))
     }
 
     pub(crate) fn check(&self, a: &Ciphertext) -> PyResult<()> {
@@ -115,10 +112,18 @@ impl Evaluator {
 #[pymethods]
 impl Evaluator {
     /// keys: None for what all clients share alone, see `with_keys`. threads = 0: all cores; more than there
-    /// are (a container's share of them counts) would only take them from each other.
+    /// are (a container's share of them counts) would only take them from each other. device: the number of a
+    /// device of OpenCL, which then computes; its results stay there until their bytes are asked for. Raises
+    /// TacitaError where it is not there or too small.
     #[new]
-    #[pyo3(signature = (params, keys = None, threads = 0))]
-    fn new(params: &Parameters, keys: Option<PyRef<'_, EvaluationKeys>>, threads: usize) -> PyResult<Self> {
+    #[pyo3(signature = (params, keys = None, threads = 0, device = None))]
+    fn new(
+        py: Python<'_>,
+        params: &Parameters,
+        keys: Option<PyRef<'_, EvaluationKeys>>,
+        threads: usize,
+        device: Option<usize>,
+    ) -> PyResult<Self> {
         let pool = ThreadPoolBuilder::new()
             .num_threads(match (threads, std::thread::available_parallelism()) {
                 (0, Ok(cores)) => cores.get(),
@@ -127,10 +132,12 @@ impl Evaluator {
             })
             .build()
             .map_err(|e| TacitaError::new_err(format!("evaluator: no thread pool ({e})")))?;
-        let held = keys.as_ref().map(|k| k.inner.clone()).unwrap_or_default();
+        let mut sides = py.detach(|| Sides::open(&params.0, device))?;
+        if let Some(keys) = keys.as_ref().map(|k| k.inner.clone()) {
+            sides = py.detach(|| sides.over(&keys)).map_err(error::ckks)?;
+        }
         Ok(Self {
-            inner: tacita_ckks::Evaluator::new(params.0.clone(), held),
-            bootstrapper: Arc::new(OnceLock::new()),
+            sides,
             pool: Arc::new(pool),
             owner: keys.as_ref().map(|k| k.owner).unwrap_or_default(),
             small: keys.and_then(|k| k.small.clone()),
@@ -138,16 +145,15 @@ impl Evaluator {
         })
     }
 
-    /// An evaluator over another client's keys, with the same threads and matrices.
-    fn with_keys(&self, keys: &EvaluationKeys) -> PyResult<Self> {
+    /// An evaluator over another client's keys, with the same threads, matrices and device.
+    fn with_keys(&self, py: Python<'_>, keys: &EvaluationKeys) -> PyResult<Self> {
         if keys.parameters().rlwe().hash() != self.params().rlwe().hash() {
             return Err(error::ParameterError::new_err(
                 "the evaluation keys and the evaluator have different parameters",
             ));
         }
         Ok(Self {
-            inner: tacita_ckks::Evaluator::new(self.params().clone(), keys.inner.clone()),
-            bootstrapper: self.bootstrapper.clone(),
+            sides: self.run(py, || self.sides.over(&keys.inner))?,
             pool: self.pool.clone(),
             owner: keys.owner,
             small: keys.small.clone(),
@@ -172,16 +178,16 @@ impl Evaluator {
     }
 
     fn add(&self, py: Python<'_>, a: &Ciphertext, b: &Ciphertext) -> PyResult<Ciphertext> {
-        self.binary(py, a, b, |x, y| self.inner.add(x, y))
+        self.one(py, &[a, b], &Operation::Add)
     }
     fn sub(&self, py: Python<'_>, a: &Ciphertext, b: &Ciphertext) -> PyResult<Ciphertext> {
-        self.binary(py, a, b, |x, y| self.inner.sub(x, y))
+        self.one(py, &[a, b], &Operation::Sub)
     }
     fn neg(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| self.inner.neg(x))
+        self.one(py, &[a], &Operation::Neg)
     }
     fn add_const(&self, py: Python<'_>, a: &Ciphertext, c: Complex64) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| self.inner.add_constant(x, c))
+        self.one(py, &[a], &Operation::AddConstant(c))
     }
     fn add_vector(
         &self,
@@ -190,15 +196,15 @@ impl Evaluator {
         v: PyReadonlyArray1<'_, Complex64>,
     ) -> PyResult<Ciphertext> {
         let v = v.as_slice()?.to_vec();
-        self.unary(py, a, |x| self.inner.add_vector(x, &v))
+        self.one(py, &[a], &Operation::AddVector(&v))
     }
     fn mul(&self, py: Python<'_>, a: &Ciphertext, b: &Ciphertext) -> PyResult<Ciphertext> {
         self.need("mul", self.level_of(a).min(self.level_of(b)), 1)?;
-        self.binary(py, a, b, |x, y| self.inner.mul(x, y))
+        self.one(py, &[a, b], &Operation::Mul)
     }
     fn square(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
         self.need("square", self.level_of(a), 1)?;
-        self.unary(py, a, |x| self.inner.mul(x, x))
+        self.one(py, &[a], &Operation::Square)
     }
     /// sum x_i * y_i with one relinearisation.
     fn dot(&self, py: Python<'_>, xs: Vec<Handle<'_>>, ys: Vec<Handle<'_>>) -> PyResult<Ciphertext> {
@@ -217,28 +223,18 @@ impl Evaluator {
             .copied()
             .unwrap_or(all[0]);
         self.need("dot", self.level_of(lowest), 1)?;
-        let (level, scale) = (lowest.inner.level(), lowest.inner.scale);
-        let inner: Vec<&tacita_ckks::Ciphertext> = all.iter().map(|c| &c.inner).collect();
-        let out = self.run(py, || {
-            let aligned = inner
-                .iter()
-                .map(|c| self.inner.aligned(c, level, scale))
-                .collect::<Result<Vec<_>, _>>()?;
-            let (a, b) = aligned.split_at(aligned.len() / 2);
-            let pairs: Vec<_> = a.iter().zip(b).map(|(x, y)| (&**x, &**y)).collect();
-            self.inner.dot(&pairs)
-        })?;
-        Ok(self.wrap(out))
+        let (level, scale) = (lowest.inner.level(), lowest.inner.scale());
+        self.one(py, &all, &Operation::Dot(level, scale))
     }
     fn mul_const(&self, py: Python<'_>, a: &Ciphertext, c: Complex64) -> PyResult<Ciphertext> {
         self.need("mul_const", self.level_of(a), 1)?;
-        self.unary(py, a, |x| self.inner.mul_constant(x, c))
+        self.one(py, &[a], &Operation::MulConstant(c))
     }
     fn mul_int(&self, py: Python<'_>, a: &Ciphertext, k: i64) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| self.inner.mul_integer(x, k))
+        self.one(py, &[a], &Operation::MulInteger(k))
     }
     fn mul_i(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| self.inner.mul_i(x))
+        self.one(py, &[a], &Operation::MulI)
     }
     fn mul_vector(
         &self,
@@ -248,18 +244,16 @@ impl Evaluator {
     ) -> PyResult<Ciphertext> {
         self.need("mul_vector", self.level_of(a), 1)?;
         let v = v.as_slice()?.to_vec();
-        self.unary(py, a, |x| self.inner.mul_vector(x, &v))
+        self.one(py, &[a], &Operation::MulVector(&v))
     }
     fn conjugate(&self, py: Python<'_>, a: &Ciphertext) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| self.inner.conjugate(x))
+        self.one(py, &[a], &Operation::Conjugate)
     }
     fn rotate(&self, py: Python<'_>, a: &Ciphertext, k: i64) -> PyResult<Ciphertext> {
-        self.unary(py, a, |x| self.inner.rotate(x, k))
+        self.one(py, &[a], &Operation::Rotate(k))
     }
     fn rotate_many(&self, py: Python<'_>, a: &Ciphertext, ks: Vec<i64>) -> PyResult<Vec<Ciphertext>> {
-        self.check(a)?;
-        let out = self.run(py, || self.inner.rotate_many(&a.inner, &ks))?;
-        Ok(out.into_iter().map(|c| self.wrap(c)).collect())
+        self.many(py, &[a], &Operation::RotateMany(&ks))
     }
 
     /// The slot-linear map of a LinearPlan. vectors: (n_vectors, period); terms: (n_terms, 5) = output,
@@ -277,9 +271,8 @@ impl Evaluator {
         let lowest = cts.iter().map(|c| self.level_of(c)).min().unwrap_or(0);
         self.need("linear", lowest, 1)?;
         let transform = transform(&vectors, &terms, n_outputs, horner_step)?;
-        let inputs: Vec<&tacita_ckks::Ciphertext> = cts.iter().map(|c| &c.inner).collect();
-        let out = self.run(py, || self.inner.linear(&inputs, &transform))?;
-        Ok(out.into_iter().map(|c| self.wrap(c)).collect())
+        let inputs: Vec<&Ciphertext> = cts.iter().map(|c| &**c).collect();
+        self.many(py, &inputs, &Operation::Linear(&transform))
     }
 
     /// Chebyshev series on [-1, 1].
@@ -293,7 +286,7 @@ impl Evaluator {
         let degree = c.iter().rposition(|x| x.norm() > 0.0).unwrap_or(0);
         let depth = tacita_ckks::polynomial::depth(degree) as i64;
         self.need("poly", self.level_of(a), depth)?;
-        self.unary(py, a, |x| self.inner.chebyshev(x, &c, None))
+        self.one(py, &[a], &Operation::Chebyshev(&c))
     }
 
     fn drop_to(&self, py: Python<'_>, a: &Ciphertext, level: usize) -> PyResult<Ciphertext> {
@@ -304,19 +297,20 @@ impl Evaluator {
                 self.level_of(a)
             )));
         }
-        self.unary(py, a, |x| self.inner.drop_to(x, native))
+        self.one(py, &[a], &Operation::DropTo(native))
     }
 
     /// Best milliseconds of one rescale of `a` (benchmarks only: the contract's products rescale by
     /// themselves).
     fn rescale_ms(&self, py: Python<'_>, a: &Ciphertext, repeats: usize) -> PyResult<f64> {
         self.need("rescale", self.level_of(a), 1)?;
+        let side = self.sides.on_processor("rescale_ms")?;
         self.run(py, || {
             let mut best = f64::INFINITY;
             for _ in 0..repeats.max(1) {
-                let copy = a.inner.clone();
+                let copy = a.inner.here()?.into_owned();
                 let start = Instant::now();
-                drop(self.inner.rescale(copy)?);
+                drop(side.evaluator.rescale(copy)?);
                 best = best.min(start.elapsed().as_secs_f64() * 1e3);
             }
             Ok(best)

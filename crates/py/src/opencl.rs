@@ -3,9 +3,9 @@ use crate::error;
 use pyo3::prelude::*;
 use tacita_opencl::{devices, verify, Device, OpenClError};
 
-/// Name, maker, driver with its version, bytes of memory and of the largest buffer, and whether it computes
-/// with doubles.
-type Description = (String, String, String, u64, u64, bool);
+/// Name, maker, driver with its version, bytes of memory and of the largest buffer, whether it computes with
+/// doubles, and whether it is a GPU.
+type Description = (String, String, String, u64, u64, bool, bool);
 
 /// Kernel, flavour, log2 of the degree, residues that were compared, and how many of them differ.
 type Comparison = (&'static str, &'static str, u32, u64, u64);
@@ -30,6 +30,7 @@ fn describe(device: Device) -> Description {
         device.memory,
         device.buffer,
         device.fp64,
+        device.gpu,
     )
 }
 

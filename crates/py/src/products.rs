@@ -2,9 +2,14 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{ParameterError, TacitaError};
 use crate::evaluator::Evaluator;
+use crate::side::{Home, Residues, Side};
 use pyo3::prelude::*;
-use std::sync::{Mutex, PoisonError};
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+use tacita_ckks::backend::CiphertextOf as Of;
 use tacita_ckks::products::Products as Accumulators;
+use tacita_ckks::CkksError;
+use tacita_opencl::{Engine, Poly};
 use tacita_wire::Owner;
 
 type Terms<'py> = Vec<Vec<PyRef<'py, Ciphertext>>>;
@@ -13,12 +18,28 @@ type Terms<'py> = Vec<Vec<PyRef<'py, Ciphertext>>>;
 /// result counts.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Products {
-    content: Mutex<Option<Accumulators>>,
+    content: Mutex<Option<Sums>>,
     rows: usize,
     columns: usize,
     level: i64,
     hash: [u8; 32],
     owner: Owner,
+}
+
+/// The accumulators where they lie.
+enum Sums {
+    Processor(Accumulators),
+    Device(Accumulators<Poly>, Arc<Engine>),
+}
+
+impl Sums {
+    /// Bytes, rows, columns and native level.
+    fn sizes(&self) -> [usize; 4] {
+        match self {
+            Self::Processor(x) => [x.bytes(), x.rows(), x.columns(), x.level()],
+            Self::Device(x, _) => [x.bytes(), x.rows(), x.columns(), x.level()],
+        }
+    }
 }
 
 #[pymethods]
@@ -39,16 +60,16 @@ impl Products {
     /// Bytes in memory: none after an operation took the accumulators over.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.lock().as_ref().map_or(0, Accumulators::bytes)
+        self.lock().as_ref().map_or(0, |sums| sums.sizes()[0])
     }
 }
 
 impl Products {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Accumulators>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Sums>> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, op: &str) -> PyResult<Accumulators> {
+    fn take(&self, op: &str) -> PyResult<Sums> {
         self.lock().take().ok_or_else(|| {
             TacitaError::new_err(format!(
                 "{op}: an earlier operation took these accumulators over; hint: use its result"
@@ -74,17 +95,23 @@ impl Evaluator {
             .flatten()
             .try_for_each(|c| self.check(c))?;
         let (a, b) = (views(&left), views(&right));
-        let Some(onto) = onto else {
-            let acc = self.run(py, || self.inner.products(&a, &b))?;
-            return Ok(self.wrap_products(acc));
+        let mut sums = match &onto {
+            None => None,
+            Some(onto) => {
+                self.check_products(onto)?;
+                Some(onto.take("products")?)
+            }
         };
-        self.check_products(&onto)?;
-        let mut acc = onto.take("products")?;
-        match self.run(py, || self.inner.add_products(&mut acc, &a, &b)) {
-            Ok(()) => Ok(self.wrap_products(acc)),
-            Err(e) => {
-                *onto.lock() = Some(acc);
-                Err(e)
+        let done = self.run(py, || self.accumulate(&mut sums, &a, &b));
+        match (done, sums) {
+            (Ok(()), Some(sums)) => Ok(self.wrap_products(sums)),
+            (done, sums) => {
+                if let Some(onto) = onto {
+                    *onto.lock() = sums;
+                }
+                Err(done
+                    .err()
+                    .unwrap_or_else(|| TacitaError::new_err("products: no terms")))
             }
         }
     }
@@ -95,26 +122,59 @@ impl Evaluator {
         self.check_products(&products)?;
         self.need("relinearise", products.level, 1)?;
         let acc = products.take("relinearise")?;
-        let out = self.run(py, || self.inner.relinearise(acc))?;
+        let out = self.run(py, || match (acc, &self.sides.device) {
+            (Sums::Processor(acc), None) => relinearised(&self.sides.processor, acc),
+            (Sums::Device(acc, _), Some(device)) => relinearised(device, acc),
+            _ => Err(elsewhere("relinearise")),
+        })?;
         let wrap = |row: Vec<_>| row.into_iter().map(|c| self.wrap(c)).collect();
         Ok(out.into_iter().map(wrap).collect())
     }
 }
 
 impl Evaluator {
-    fn wrap_products(&self, acc: Accumulators) -> Products {
+    /// Adds to accumulators that lie where this evaluator computes, or begins them.
+    fn accumulate(
+        &self,
+        sums: &mut Option<Sums>,
+        left: &Views<'_>,
+        right: &Views<'_>,
+    ) -> Result<(), CkksError> {
+        let (processor, device) = (&self.sides.processor, &self.sides.device);
+        match (sums, device) {
+            (Some(Sums::Processor(acc)), None) => added(processor, Some(acc), left, right).map(drop),
+            (Some(Sums::Device(acc, engine)), Some(device))
+                if Arc::ptr_eq(engine, device.evaluator.backend()) =>
+            {
+                added(device, Some(acc), left, right).map(drop)
+            }
+            (Some(_), _) => Err(elsewhere("products")),
+            (sums, None) => {
+                *sums = added(processor, None, left, right)?.map(Sums::Processor);
+                Ok(())
+            }
+            (sums, Some(device)) => {
+                let engine = device.evaluator.backend().clone();
+                *sums = added(device, None, left, right)?.map(|acc| Sums::Device(acc, engine));
+                Ok(())
+            }
+        }
+    }
+
+    fn wrap_products(&self, acc: Sums) -> Products {
+        let [_, rows, columns, level] = acc.sizes();
         Products {
-            rows: acc.rows(),
-            columns: acc.columns(),
-            level: self.inner.params().user_level(acc.level()),
-            hash: *self.inner.rlwe().hash(),
+            rows,
+            columns,
+            level: self.params().user_level(level),
+            hash: *self.params().rlwe().hash(),
             owner: self.owner,
             content: Mutex::new(Some(acc)),
         }
     }
 
     fn check_products(&self, a: &Products) -> PyResult<()> {
-        if a.hash != *self.inner.rlwe().hash() || a.owner != self.owner {
+        if a.hash != *self.params().rlwe().hash() || a.owner != self.owner {
             return Err(ParameterError::new_err(
                 "the accumulators are those of another evaluator: other parameters or another client's keys",
             ));
@@ -123,9 +183,58 @@ impl Evaluator {
     }
 }
 
-fn views<'a>(terms: &'a Terms<'_>) -> Vec<Vec<&'a tacita_ckks::Ciphertext>> {
+type Views<'a> = [Vec<&'a Residues>];
+
+fn views<'a>(terms: &'a Terms<'_>) -> Vec<Vec<&'a Residues>> {
+    let row = |x: &'a Vec<PyRef<'_, Ciphertext>>| x.iter().map(|c| &c.inner).collect();
+    terms.iter().map(row).collect()
+}
+
+fn elsewhere(op: &'static str) -> CkksError {
+    CkksError::Shape {
+        op,
+        detail: "the accumulators lie on another device; hint: one evaluator for both".into(),
+    }
+}
+
+/// Adds to accumulators, or gives new ones.
+fn added<B: Home>(
+    side: &Side<B>,
+    onto: Option<&mut Accumulators<B::Poly>>,
+    left: &Views<'_>,
+    right: &Views<'_>,
+) -> Result<Option<Accumulators<B::Poly>>, CkksError> {
+    let (e, home) = (&side.evaluator, side.evaluator.backend());
+    let (left, right) = (moved(home, left)?, moved(home, right)?);
+    let (left, right) = (borrowed(&left), borrowed(&right));
+    match onto {
+        Some(acc) => e.add_products(acc, &left, &right).map(|()| None),
+        None => e.products(&left, &right).map(Some),
+    }
+}
+
+/// The factors where this side computes.
+fn moved<'a, B: Home>(
+    home: &Arc<B>,
+    terms: &[Vec<&'a Residues>],
+) -> Result<Vec<Vec<Cow<'a, Of<B>>>>, CkksError> {
+    let row = |row: &Vec<&'a Residues>| row.iter().map(|&x| B::operand(home, x)).collect();
+    terms.iter().map(row).collect()
+}
+
+fn borrowed<'a, T: Clone>(terms: &'a [Vec<Cow<'a, T>>]) -> Vec<Vec<&'a T>> {
     terms
         .iter()
-        .map(|x| x.iter().map(|c| &c.inner).collect())
+        .map(|row| row.iter().map(|x| &**x).collect())
         .collect()
+}
+
+fn relinearised<B: Home>(
+    side: &Side<B>,
+    acc: Accumulators<B::Poly>,
+) -> Result<Vec<Vec<Residues>>, CkksError> {
+    let home = side.evaluator.backend();
+    let rows = side.evaluator.relinearise(acc)?.into_iter();
+    let wrap = |row: Vec<_>| row.into_iter().map(|x| B::residues(home, x)).collect();
+    Ok(rows.map(wrap).collect())
 }

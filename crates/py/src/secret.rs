@@ -2,6 +2,7 @@
 //! these types.
 use crate::ciphertext::Ciphertext;
 use crate::parameters::{hex, native_level, Parameters};
+use crate::side::Residues;
 use crate::small_keys::SmallKeys;
 use crate::{error, keys, secret_file};
 use num_complex::Complex64;
@@ -63,12 +64,14 @@ impl SecretKey {
             )));
         }
         let values = py.detach(|| {
-            let low = ct.inner.truncated(ct.inner.limbs().min(2));
+            let low = ct.inner.here()?;
+            let low = low.truncated(low.limbs().min(2));
             let mut plain = rlwe_encrypt::decrypt(self.encoder.rlwe(), &self.key, &low);
             let slots = self.encoder.decode(&plain, low.scale);
             plain.wipe();
-            slots
+            Ok(slots)
         });
+        let values = values.map_err(error::ckks)?;
         Ok(values.into_pyarray(py))
     }
 
@@ -98,7 +101,7 @@ pub fn encrypt(
         plain.wipe();
         let (inner, seed) = encrypted.map_err(error::rlwe)?;
         Ok(Ciphertext {
-            inner,
+            inner: Residues::Processor(inner),
             params: params.clone(),
             owner: secret.owner,
             seed: Some(seed),

@@ -5,7 +5,6 @@ prices; `tacita device`, which devices OpenCL has and whether one computes what 
 from __future__ import annotations
 
 import platform
-import re
 import shutil
 import tempfile
 from importlib.util import find_spec
@@ -27,11 +26,11 @@ from tacita.cli.console import (
     shown,
 )
 from tacita.cli.options import Json
-from tacita.errors import InputError, TacitaError
+from tacita.errors import TacitaError
 from tacita.evaluate.keyring import server_bytes
 from tacita.extras import how_to_install
 from tacita.plans import engine as door
-from tacita.resources import GB, available_memory, processor, threads
+from tacita.resources import GB, available_memory, device_number, devices, processor, threads
 from tacita.schemes.prices import describe_prices, prices_here
 from tacita.version import __version__
 
@@ -118,18 +117,8 @@ def _fits(need: int, have: int | None, where: str) -> Check:
 # Devices of OpenCL.
 
 device_app = typer.Typer(help="List the devices of OpenCL, or verify one.", no_args_is_help=True)
-DEVICE = re.compile(r"opencl(?::(\d{1,3}))?")
-DESCRIBED = ("name", "maker", "driver", "memory", "buffer", "fp64")
 COMPARED = ("kernel", "flavour", "log_n", "residues", "differ")
 Device = Annotated[str, typer.Option("--device", help="As `tacita device list` names it.")]
-
-
-def devices() -> tuple[list[dict[str, Any]], str]:
-    """Returns the devices of OpenCL, and why there is none where there is none. Raises TacitaError."""
-    with door.translated(TacitaError, "OpenCL"):
-        rows, reason = compiled.native.opencl_devices()
-    fields = [dict(zip(DESCRIBED, row, strict=True)) for row in rows]
-    return [{"device": f"opencl:{number}", **each} for number, each in enumerate(fields)], reason
 
 
 def _opencl() -> str:
@@ -139,7 +128,7 @@ def _opencl() -> str:
     except (TacitaError, AttributeError) as error:  # an engine of before has no devices
         rows, reason = [], str(error)
     names = ", ".join(f"{each['device']} {each['name']}" for each in rows)
-    return f"{names or reason.partition(';')[0]}; this release computes on processors alone"
+    return f"{names or reason.partition(';')[0]}"
 
 
 @device_app.command("list")
@@ -161,14 +150,8 @@ def verify(device: Device = "opencl:0", json: Json = None) -> None:
 
     The report is made to be posted: it names card, driver, release and kernels, and no secret. Exit status 2
     says that the device must not be used: a residue differs."""
-    rows, reason = devices()
-    if not rows:
-        text, _, hint = reason.partition("; hint: ")
-        raise InputError(f"device {device:.60}: {text}", hint=hint)
-    number = int(match.group(1) or 0) if (match := DEVICE.fullmatch(device)) else len(rows)
-    if number >= len(rows):
-        names = ", ".join(each["device"] for each in rows)
-        raise InputError(f"device {device:.60}: there is none of this name", hint=f"one of {names}")
+    number = device_number(device, others=()) or 0
+    rows, _ = devices()
     with door.translated(TacitaError, rows[number]["device"]):
         compared = compiled.native.opencl_verify(number)
     checks: list[dict[str, Any]] = [dict(zip(COMPARED, each, strict=True)) for each in compared]

@@ -15,7 +15,7 @@ from tacita.errors import FileError, KeyMissingError, ResourceError
 from tacita.plans import engine
 from tacita.plans.plan import Plan
 from tacita.plans.prices.formulas import file_bytes, prices_of
-from tacita.resources import GB, available_memory, require_memory, resident_bytes
+from tacita.resources import CPU, GB, available_memory, device_number, require_memory, resident_bytes
 
 if TYPE_CHECKING:
     from tacita._native import EvaluationKeys, Evaluator
@@ -136,15 +136,18 @@ class KeyRing:
 
     memory: GB that an evaluation may take, all keys included: what the plan predicts for one client's, and
     further keys, equally large, in what is left. Those that were used longest ago make room. Weights are kept
-    as vectors by `planning.circuit.circuit_of`, and encoded in each request (decision 19).
+    as vectors by `planning.circuit.circuit_of`, and encoded in each request (decision 19). device: that
+    computes and keeps the keys, as of `device_number`.
     """
 
-    def __init__(self, plan: Plan, *, memory: float, threads: int = 0, allow_insecure: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, *, memory: float, threads: int = 0, allow_insecure: bool = False, device: str = CPU
+    ) -> None:
         self.params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
         self._plan, self._threads, self._memory = plan, threads, memory
         self._held: OrderedDict[str, ClientKeys] = OrderedDict()
         self._shared: Evaluator | None = None
-        self._making, self._asked = Lock(), False
+        self._making, self._asked, self._device = Lock(), False, device_number(device)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -169,7 +172,7 @@ class KeyRing:
         and 1 GB at N = 2^16."""
         with self._making:
             if (made := self._shared) is None:
-                made = compiled.native.Evaluator(self.params, threads=self._threads)
+                made = compiled.native.Evaluator(self.params, threads=self._threads, device=self._device)
                 made.prepare(self._plan.bootstraps > 0, 0)
                 self._shared = made
         return made

@@ -71,8 +71,8 @@ class Server:
     """Holds public material only: plan, encoder weights, evaluation keys. It decrypts nothing.
 
     Keys, circuit and the matrices of bootstrapping stay from one evaluation to the next. ring: where they
-    stay, shared by the servers of a plan's work folders; it has `threads`, `allow_insecure` and `memory`
-    of its own.
+    stay, shared by the servers of a plan's work folders; it has `threads`, `allow_insecure`, `device` and
+    `memory` of its own. device: that evaluates, as of `device_number`.
     memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder.
     resume: go on from the resume point of a killed run of the same request, and save such points, one every
     `save_every` seconds (0: after each stage). usage: of the last evaluation.
@@ -87,6 +87,7 @@ class Server:
         threads: int = 0,
         allow_insecure: bool = False,
         memory: float = MEMORY_GB,
+        device: str = "cpu",
         resume: bool = True,
         save_every: float = SAVE_EVERY,
         ring: KeyRing | None = None,
@@ -97,7 +98,7 @@ class Server:
         self.threads = threads or all_threads()
         self.memory, self.resume, self.save_every = memory, resume, save_every
         if ring is None:
-            ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory)
+            ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory, device=device)
         self.ring, self.params = ring, ring.params
         self.usage = Usage()
 

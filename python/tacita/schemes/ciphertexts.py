@@ -146,8 +146,8 @@ def both_sides(plan: Plan, model: Checkpoint, place: Place) -> tuple[Client, Ser
     128 bits unless the place allows them, ResourceError."""
     files, insecure = Workdir(place.folder), place.allow_insecure
     client = Client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
-    memory, threads = place.memory, place.threads
-    return client, Server(plan, model, files, threads=threads, memory=memory, allow_insecure=insecure)
+    how: dict[str, Any] = {"memory": place.memory, "threads": place.threads, "device": place.device}
+    return client, Server(plan, model, files, allow_insecure=insecure, **how)
 
 
 def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0, texts: int = 1) -> OfTexts:

@@ -74,7 +74,7 @@ def test_the_version_names_commit_and_kernels() -> None:
     assert status == 0 and re.fullmatch(pattern, out), out
 
 
-CARD = ("A card\x1b[31m", "Its maker", "A platform 1.2", 24_000_000_000, 6_000_000_000, False)
+CARD = ("A card\x1b[31m", "Its maker", "A platform 1.2", 24_000_000_000, 6_000_000_000, False, True)
 COMPARED = [("forward", "U64", 10, 4096, 0), ("inverse", "U64", 10, 4096, 0)]
 NONE = "no OpenCL library on this machine; hint: install a driver"
 

@@ -25,9 +25,9 @@ from tacita.cli.report import Outcome, Result, run_report, show_lines, show_resu
 from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.files import Workdir
-from tacita.resources import peak_memory_gb
+from tacita.resources import CPU, device_number, peak_memory_gb
 from tacita.resources import threads as all_threads
-from tacita.schemes.base import AnyPlan, Place, Seconds, require_allowed, save
+from tacita.schemes.base import REAL, AnyPlan, Place, Seconds, require_allowed, save
 from tacita.schemes.registry import scheme_of
 from tacita.schemes.two_parties import listening
 from tacita.server.machines.cluster import Where, require_reachable, where_of
@@ -64,6 +64,7 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     asked, and what planning and running raise."""
     _require_spread(settings)
     question = replace(question, show_anyway=settings.run.show_anyway)
+    _require_device(settings)
     if settings.network.connect:
         return remote.ask(question, settings, json)
     request, backend = plan_request(settings.plan), settings.run.backend or "ckks"
@@ -80,6 +81,7 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     quick = backend == "plain" and not settings.run.work  # a plan that stays may be used for encryption
     plan = planned(checkpoint, replace(request, inputs=inputs, quick=quick))
     seconds = {"plan": time.monotonic() - began}
+    _require_device(settings, plan)
     if isinstance(plan, TwoPartyPlan) and backend == "ckks" and not settings.ray.address:
         with own_server(plan, checkpoint, settings) as own:
             outcome = remote.ask(replace(question, lines=good), own, json)
@@ -91,6 +93,19 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
         show_lines(results) if question.file else show_results(results)
         show_run(figures)
     return Outcome(results, checkpoint.name, checkpoint.sha256, not bad)
+
+
+def _require_device(settings: Settings, plan: AnyPlan | None = None) -> None:
+    """Refuses a device where this process evaluates no ciphertexts. Raises InputError."""
+    network, run = settings.network, settings.run
+    if run.device == CPU:
+        return
+    if network.connect or settings.ray.address or run.backend not in (None, REAL):
+        message = f"--device {run.device:.60}: it evaluates ciphertexts of this process alone"
+        raise InputError(message, hint="without --connect, --ray and --backend")
+    if isinstance(plan, TwoPartyPlan):
+        raise InputError(f"--device {run.device:.60}: two parties have none", hint="--scheme thor")
+    device_number(run.device)
 
 
 @contextmanager
@@ -137,7 +152,8 @@ class _Run:
             files = Workdir(Path(folder))
             if run.work:
                 save(self.plan, files.plan)
-            place = Place(files.path, run.threads, run.memory, run.allow_insecure, bar=progress)
+            how = run.threads, run.memory, run.allow_insecure
+            place = Place(files.path, *how, bar=progress, device=run.device)
             with self.by_ray(place) if self.settings.ray.address else self.here(place) as answer:
                 for number, group in enumerate(groups, 1):
                     title = f"request {number} of {len(groups)}, " if len(groups) > 1 else ""

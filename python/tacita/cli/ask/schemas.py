@@ -164,12 +164,12 @@ _MEASURED = {
     Rows: "rejected",
 }
 _PLANNED = {str: "plan_hash scheme", int: "bootstraps?", Population: "population?", list[str]: "options?"}
-_DEVICE = {str: "device name maker driver", int: "memory buffer", bool: "fp64"}
+_DEVICE = {str: "device name maker driver", int: "memory buffer", bool: "fp64 gpu"}
 _COMPARED = {str: "kernel flavour", int: "log_n residues differ"}
 _VERIFIED = {
     str: "device name maker driver release commit kernels processor system",
     int: "memory buffer residues differ",
-    bool: "fp64",
+    bool: "fp64 gpu",
     LIST[_shape("Compared", _COMPARED)]: "checks",
 }
 Copy = _shape("Copy", {int: "keys requests left_out files bytes"})

@@ -41,7 +41,7 @@ LINE: Keys = {
 }
 ALL: Keys = {
     "plan": (*LINE["plan"], "pooling", "packing", "objective", "functions", "nearest", "link"),
-    "run": (*LINE["run"], "threads", "memory", "work", "allow_insecure", "show_anyway"),
+    "run": (*LINE["run"], "threads", "device", "memory", "work", "allow_insecure", "show_anyway"),
     "network": (*LINE["network"], "prepared", *NETWORK),
     "ray": ("address", "nodes", "cores"),
 }
@@ -60,7 +60,7 @@ def _words(metavar: str, meaning: str) -> typer.models.ArgumentInfo:
     return argument
 
 
-@_asking(network=("prepared",), ray=("address",))
+@_asking(run=("device",), network=("prepared",), ray=("address",))
 def classify(
     *,
     words: Annotated[list[str] | None, _words("TEXT", "Texts to classify.")] = None,

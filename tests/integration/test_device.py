@@ -1,0 +1,127 @@
+"""A device of OpenCL in place of the processor: whole toy circuits end in the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from encrypted import make_engine, toy
+from test_cli import run
+from test_options_ckks import BUILDS, INFO, TOKENS
+
+from tacita import compiled
+from tacita.errors import InputError, ShapeError
+from tacita.packings import executor
+from tacita.packings.conformance import CASES, circuit_of, world_of
+from tacita.planning.place.circuit import place_circuit
+from tacita.plans.prices.formulas import prices_of
+from tacita.resources import device_number, devices
+from tacita.slots.ckks import CkksBackend
+
+pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+pytestmark = pytest.mark.native
+
+CLASSIFIED = next(case for case in CASES if case.name == "norms after, first row, pooled, classified")
+
+
+@pytest.fixture(scope="module")
+def device() -> int:
+    """The first device; skips, in words, where there is none."""
+    rows, reason = devices()
+    if not rows:
+        pytest.skip(f"no OpenCL device: {reason}")
+    return 0
+
+
+class World:
+    """A little model with keys of its own and an encrypted request."""
+
+    def __init__(self, packing: str, folder: Path) -> None:
+        world = world_of(CLASSIFIED, TOKENS)
+        self.circuit = circuit_of(world, BUILDS[packing])
+        self.placed = place_circuit(self.circuit, INFO, prices_of(INFO, None))
+        self.engine = make_engine(toy(INFO.preset), self.placed.rotations, folder)
+        levels = {**self.placed.placement.request, **self.placed.fixed_levels}
+        self.request = self.engine.request(self.circuit, world.samples, levels)
+
+    def response(self, evaluator: Any) -> list[bytes]:
+        """The answer's ciphertexts by this evaluator."""
+        be = CkksBackend(evaluator)
+        out = executor.run(self.placed.stages, self.circuit.stages, be, dict(self.request))
+        return [bytes(ct.to_bytes()) for ct in out[executor.RESPONSE]]
+
+    def on(self, device: int) -> Any:
+        """An evaluator on a device that has no keys, over this client's."""
+        return compiled.native.Evaluator(self.engine.params, threads=1, device=device).with_keys(
+            self.engine.keys
+        )
+
+
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
+def test_a_whole_classification_has_the_processors_bytes(packing: str, device: int, tmp_path: Path) -> None:
+    world = World(packing, tmp_path)
+    assert any(stage.bootstraps for stage in world.placed.stages)
+    response = world.response(world.on(device))
+    assert response and response == world.response(world.engine.evaluator)
+
+
+def test_what_a_device_does_not_compute_is_refused_and_not_done_elsewhere(
+    device: int, tmp_path: Path
+) -> None:
+    native, params = compiled.native, toy(INFO.preset)
+    engine = make_engine(params, [], tmp_path)
+    be = CkksBackend(native.Evaluator(params, engine.keys, 1, device))
+    ct = engine.encrypt([0.5] * params.slots)
+    with pytest.raises(ShapeError, match="matmul: devices of OpenCL do not compute it yet") as caught:
+        be.matmul([ct], np.full((1, 1, 1), 0.5))
+    assert "--device cpu" in caught.value.hint
+    with pytest.raises(native.TacitaError, match="coefficient_product: devices"):
+        native.Coefficients(
+            native.Evaluator(params, engine.keys, 1, device),
+            native.CoefficientKeys.generate(engine.secret, 8),
+        )
+
+
+def test_ciphertexts_and_sums_go_from_side_to_side_or_say_why_not(device: int, tmp_path: Path) -> None:
+    native, params = compiled.native, toy(INFO.preset)
+    engine = make_engine(params, [], tmp_path)
+    there, here = native.Evaluator(params, engine.keys, 1, device), engine.evaluator
+    a, b = engine.encrypt([0.5] * params.slots), engine.encrypt([0.25] * params.slots)
+    mixed, wanted = here.add(there.mul(a, b), a), here.add(here.mul(a, b), a)
+    assert (mixed.level, mixed.nbytes, mixed.to_bytes()) == (wanted.level, wanted.nbytes, wanted.to_bytes())
+    sums = there.products([[a, b]], [[b]], None)
+    assert (sums.rows, sums.columns, sums.nbytes) == (2, 1, here.products([[a, b]], [[b]], None).nbytes)
+    with pytest.raises(native.TacitaError, match="lie on another device"):
+        here.products([[a, b]], [[a]], sums)
+    rows = there.relinearise(there.products([[a, b]], [[a]], sums))
+    wanted = here.relinearise(here.products([[a, b]], [[a]], here.products([[a, b]], [[b]], None)))
+    assert [[ct.to_bytes() for ct in row] for row in rows] == [
+        [ct.to_bytes() for ct in row] for row in wanted
+    ]
+
+
+def test_a_number_without_a_device_is_an_error() -> None:
+    with pytest.raises(compiled.native.TacitaError, match="OpenCL"):
+        compiled.native.Evaluator(toy(INFO.preset), device=99)
+
+
+def test_the_command_takes_a_device_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("A card", "Its maker", "A platform", 1, 1, True, gpu) for gpu in (False, True)]
+    monkeypatch.setattr(compiled.native, "opencl_devices", lambda: (rows, ""))
+    assert [device_number(name) for name in ("cpu", "opencl", "opencl:1", "auto")] == [None, 0, 1, 1]
+    with pytest.raises(InputError, match="none of this name"):
+        device_number("opencl:2")
+    status, _, err = run("classify", "a text", "--device", "cuda:0")
+    assert (
+        status == 2
+        and "device cuda:0: there is none of this name (one of cpu, auto, opencl:0, opencl:1)" in err
+    )
+    for more in (["--backend", "sim"], ["--connect", "127.0.0.1:1"], ["--ray", "local"]):
+        status, _, err = run("classify", "a text", "--device", "opencl:1", *more)
+        assert status == 2 and "it evaluates ciphertexts of this process alone" in err
+    monkeypatch.setattr(compiled.native, "opencl_devices", lambda: ([], "no OpenCL library; hint: a driver"))
+    assert device_number("auto") is None
+    with pytest.raises(InputError, match="opencl:0: no OpenCL library"):
+        device_number("opencl:0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from encrypted import make_engine, toy
 from test_cli import run
+from test_conformance_ckks import ROTATIONS
 from test_options_ckks import BUILDS, INFO, TOKENS
 
 from tacita import compiled
@@ -19,10 +21,13 @@ from tacita.planning.place.circuit import place_circuit
 from tacita.plans.prices.formulas import prices_of
 from tacita.resources import device_number, devices
 from tacita.slots.ckks import CkksBackend
+from tacita.slots.conformance import CHECKS, Harness
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
+# but for what a device refuses
+COMPUTED = [check for check in CHECKS if not re.search("matmul|coefficient", check.__name__)]
 CLASSIFIED = next(case for case in CASES if case.name == "norms after, first row, pooled, classified")
 
 
@@ -57,6 +62,21 @@ class World:
         return compiled.native.Evaluator(self.engine.params, threads=1, device=device).with_keys(
             self.engine.keys
         )
+
+
+@pytest.fixture(scope="module")
+def harness(device: int, tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    params = toy(INFO.preset)
+    steps = {k % params.slots for k in ROTATIONS} | {params.slots // 2}
+    rotations = [(k, params.max_level) for k in sorted(steps)]
+    engine = make_engine(params, rotations, tmp_path_factory.mktemp("keys"))
+    be = CkksBackend(compiled.native.Evaluator(params, engine.keys, 1, device))
+    return Harness(be, engine.encrypt, engine.secret.decrypt, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("check", COMPUTED, ids=lambda check: check.__name__)
+def test_conformance_on_a_device(harness: Harness, check: Any) -> None:
+    check(harness)
 
 
 @pytest.mark.parametrize("packing", ["rows", "multidiagonal"])

@@ -241,12 +241,15 @@ def test_a_prompt_that_was_prepared_is_gone_on_with_as_floats_say(name: str) -> 
         assert found == greedy(MODELS[name], 4)
 
 
-def test_the_command_tells_what_came_before_the_texts_and_after(tmp_path: Path) -> None:
+def test_the_command_tells_what_came_before_the_texts_and_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TACITA_NETWORK__PREPARED", "1")
     model = write_folder(make_random_checkpoint(layers=1), tmp_path / "model")
     report = tmp_path / "report.json"
     status, out, _ = run(
         *("classify", TEXT, TEXTS[1], "--model", str(model), "--scheme", "bumblebee", "--tokens", "16"),
-        *("--prepared", "1", "--json", str(report)),
+        *("--json", str(report)),
     )
     assert status == 0 and "before the texts: " in out and "after them: " in out
     found = json.loads(report.read_text())

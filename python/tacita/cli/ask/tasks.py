@@ -60,7 +60,7 @@ def _words(metavar: str, meaning: str) -> typer.models.ArgumentInfo:
     return argument
 
 
-@_asking(run=("device",), network=("prepared",), ray=("address",))
+@_asking(run=("device",), ray=("address",))
 def classify(
     *,
     words: Annotated[list[str] | None, _words("TEXT", "Texts to classify.")] = None,

@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from random_checkpoint import make_random_checkpoint, write_folder
+
 from tacita import api
+from tacita.checkpoint import Checkpoint
 from tacita.plans import envelope
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
@@ -27,7 +30,7 @@ from tacita.server.jobs.messages import (
 from tacita.server.jobs.pool import Event, Job
 
 PRESET, TOKENS = "insecure_toy_n10", 8
-TEXTS = ["a film of quiet beauty", "a waste of time", "neither good nor bad"]
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good"]  # one is positive, two are negative
 PATIENCE = 900.0  # seconds after which a test gives up
 STAGE = Progress("layer0", 0, 2, 0.0, 1.0)
 
@@ -129,13 +132,14 @@ class World:
 
     root: Path
     plan: Plan
-    sha256: str
+    model: Checkpoint
     clients: Mapping[str, api.Client]
 
     @property
     def spec(self) -> WorkerSpec:
         plan = self.root / "plan"
-        return WorkerSpec("sst2", "thor", api.DEFAULT_MODEL, plan, self.root, 1, 4.0, True, self.sha256)
+        sha256 = self.model.sha256
+        return WorkerSpec("sst2", "thor", self.root / "model", plan, self.root, 1, 4.0, True, sha256)
 
     def job(self, name: str, client: str = "ann", text: str = TEXTS[0]) -> Job:
         """A request of a client in a folder of its own."""
@@ -161,13 +165,13 @@ class World:
 
 
 def make_world(root: Path, clients: tuple[str, ...] = ("ann", "bob")) -> World:
-    """Plan, public folder and clients below a folder. Cost: three seconds."""
-    model = api.load()
+    """Returns a model of one layer with random weights, its plan and clients. Cost: half a second."""
+    model = api.load(write_folder(make_random_checkpoint(layers=1, seed=7), root / "model"))
     plan = api.plan(model, tokens=TOKENS, preset=PRESET, texts=TEXTS)
     (root / "plan").mkdir()
     base.save(plan, root / "plan" / "plan.json")
     api.publish(plan, model, root / "public")
-    return World(root, plan, model.sha256, {name: _client(root, name) for name in clients})
+    return World(root, plan, model, {name: _client(root, name) for name in clients})
 
 
 def _client(root: Path, name: str) -> api.Client:

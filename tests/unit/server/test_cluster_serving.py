@@ -33,7 +33,7 @@ pytestmark = pytest.mark.native
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     made = make_world(tmp_path_factory.mktemp("serving"))
-    write_model(api.load(), made.spec.plan)
+    write_model(made.model, made.spec.plan)
     return made
 
 
@@ -67,7 +67,7 @@ def on_one_machine(world: World, name: str) -> bytes:
     """The response to a job of ann's."""
     work = world.root / "keys" / "ann"
     shutil.copy(world.root / "requests" / name / "request.ct", work)
-    api.Server(world.plan, api.load(), work, allow_insecure=True, threads=1).evaluate()
+    api.Server(world.plan, world.model, work, allow_insecure=True, threads=1).evaluate()
     return (work / "response.ct").read_bytes()
 
 

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_dispatch import STAGE, World, make_world
 
-from tacita import api
 from tacita.errors import FileError, PeerError
 from tacita.evaluate.keyring import KeyRing, server_bytes
 from tacita.evaluate.session import Server
@@ -137,7 +136,7 @@ def test_two_clients_get_what_a_fresh_server_gives(world: World, evaluator: JobE
     assert isinstance(answer(evaluator, job), Done)
     answered = (job.folder / "response.ct").read_bytes()
     (job.folder / "evaluation.keys").symlink_to(job.keys)
-    Server(world.plan, api.load(), job.folder, allow_insecure=True, threads=1).evaluate()
+    Server(world.plan, world.model, job.folder, allow_insecure=True, threads=1).evaluate()
     assert (job.folder / "response.ct").read_bytes() == answered
 
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from service_dispatch import PATIENCE, Book, World, make_world
+from service_dispatch import PATIENCE, TEXTS, Book, World, make_world
 
 from tacita.errors import TacitaError
 from tacita.server.jobs.messages import WorkerSpec
@@ -45,7 +45,7 @@ async def opened(spec: WorkerSpec, book: Book, *, save_every: float = 60.0) -> A
 
 
 def test_clients_are_answered_and_their_keys_stay(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    jobs = [world.job("ann1"), world.job("bob1", "bob"), world.job("ann2", text="a waste of time")]
+    jobs = [world.job("ann1"), world.job("bob1", "bob"), world.job("ann2", text=TEXTS[1])]
     book = Book()
 
     async def run() -> None:

@@ -27,7 +27,7 @@ shared = pytest.importorskip("test_two_party_shares")
 writing = pytest.importorskip("tacita.two_party.writing")
 Session = tuple[Party, Party]
 UNIT = 2.0**-CHOICE_FRACTION
-WORDS, K, TEMPERATURE, DRAWS = 12, 5, 0.7, 600
+WORDS, K, TEMPERATURE, DRAWS = 12, 5, 0.7, 300
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Model:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with shared.prepared(4_000_000) as parties:
+    with shared.prepared() as parties:
         yield parties
 
 

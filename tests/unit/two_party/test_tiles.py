@@ -1,5 +1,5 @@
 """Attention of long texts by tiles: the same integers as at once, what it costs, what a client refuses, and
-1,024 tokens on shares."""
+640 tokens on shares."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tacita.two_party.program.steps import Step
 from tacita.two_party.program.tiles import Tile, tiles_of
 from tacita.two_party.protocol.party import Party, pair
 
-TEXT = " ".join(["the plot is never dull , a very good film and it is fine"] * 70)
+TEXT = " ".join(["the plot is never dull , a very good film and it is fine"] * 45)
 
 
 @pytest.fixture(autouse=True)
@@ -192,16 +192,17 @@ def test_a_run_has_not_too_many_tiles(small: None, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.native
-def test_a_thousand_tokens_on_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every token answers; the bytes are those that are counted."""
+def test_a_text_of_five_tiles_on_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every token of 640 answers; the bytes are those that are counted."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
-    monkeypatch.setattr(tiles, "MOST_SCORES", 1 << 18)
+    monkeypatch.setattr(tiles, "MOST_SCORES", 128 * 640)
     model = make_random_checkpoint(
-        layers=1, heads=1, hidden=8, positions=1024, labels=("start", "end"), task="span"
+        layers=1, heads=1, hidden=8, positions=640, labels=("start", "end"), task="span"
     )
-    plan = make_two_party_plan(model, PlanRequest(tokens=1024, texts=[TEXT, "a fine film"]))
-    hidden, mask = embed(model, TEXT, 1024)
-    assert sum(step.op == "tiles" for step in plan.program.steps) == 1
+    plan = make_two_party_plan(model, PlanRequest(tokens=640, texts=[TEXT, "a fine film"]))
+    hidden, mask = embed(model, TEXT, 640)
+    (tile,) = (step.parameters for step in plan.program.steps if step.op == "tiles")
+    assert len([*tiles_of(tile, 1, 640, 640)]) == 5
     wanted = integers(plan, model, hidden, mask)
 
     def run(party: Party) -> Any:

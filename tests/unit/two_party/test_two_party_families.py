@@ -3,6 +3,7 @@ on shares beside floats."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,22 @@ def test_integers_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
     assert differences(found, raw, mask) < 0.03
 
 
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    """Yields two parties that are set up once: the messages of all families follow one another."""
+    with pytest.importorskip("test_two_party_shares").prepared() as parties:
+        yield parties
+
+
 @pytest.mark.native
 @pytest.mark.parametrize("name", families.CASES)
-def test_shares_keep_a_familys_answer(name: str, tmp_path: Path) -> None:
+def test_shares_keep_a_familys_answer(name: str, session: Any, tmp_path: Path) -> None:
     shares = pytest.importorskip("test_two_party_shares")
     model, plan, hidden, mask = prepared(name, tmp_path)
-    with shares.prepared() as session:
 
-        def work(party: Any) -> Any:
-            client = party is session[0]
-            mine = {"mask": mask} if client else {"model": model}
-            return shares.run_plan(plan, party, hidden, **mine)
+    def work(party: Any) -> Any:
+        mine = {"mask": mask} if party is session[0] else {"model": model}
+        return shares.run_plan(plan, party, hidden, **mine)
 
-        found = shares.both(session, work)[0]
+    found = shares.both(session, work)[0]
     assert differences(found, reference(model, hidden, mask).trace["answer"], mask) < 0.04

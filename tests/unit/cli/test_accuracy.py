@@ -35,6 +35,7 @@ from tacita.texts.embed import embed
 from tacita.texts.generation import ids_of
 from tacita.two_party.model import simulation
 
+SENTENCES = ["a fine film", "the plot is dull", "never boring , very good", "it ended too soon", "bad"]
 GOOD = [b"a fine film\t1", b"the plot is dull\t0", b"never boring\t1"]
 BAD = {
     "no tab": (b"a fine film 1", "not a sentence, a tab and a label number"),
@@ -58,11 +59,14 @@ def tacita_command(*arguments: str) -> tuple[int, str]:
 
 
 def measured(rows: list[bytes], tmp_path: Path, *options: str) -> tuple[int, str, dict[str, Any]]:
-    """Exit status, stderr and figures of a toy model on the rows, below a header."""
+    """Exit status, stderr and figures of a toy model on the rows, below a header: in this process and by a
+    plan for few texts, unless options say otherwise."""
     model = write_folder(make_random_checkpoint(layers=1), tmp_path / "model")
     data, report = tmp_path / "data.tsv", tmp_path / "report.json"
     data.write_bytes(b"\n".join([b"sentence\tlabel", *rows]) + b"\n")
-    toy = ["--preset", "insecure_toy_n10", "--tokens", "16", "--model", str(model)]
+    (tmp_path / "few.txt").write_text("\n".join(SENTENCES))
+    toy = ["--preset", "insecure_toy_n10", "--tokens", "16", "--model", str(model), "--processes", "1"]
+    toy += ["--texts", str(tmp_path / "few.txt")]
     status, err = tacita_command("accuracy", "--data", str(data), *toy, *options, "--json", str(report))
     return status, err, json.loads(report.read_text()) if report.exists() else {}
 
@@ -78,7 +82,7 @@ def test_sentences_that_calibrated_the_plan_are_counted(tmp_path: Path) -> None:
 
 def test_bad_lines_are_left_out_by_number_and_the_others_count(tmp_path: Path) -> None:
     rows = [GOOD[0], *(row for row, _ in BAD.values()), b"", *GOOD[1:]]
-    status, err, found = measured(rows, tmp_path, "--backend", "plain", "--threads", "1")
+    status, err, found = measured(rows, tmp_path, "--backend", "plain")
     assert status == 1
     assert found["sentences"] == 3
     problems = [problem for _, problem in BAD.values()]
@@ -121,7 +125,7 @@ class Cut(Exception):
 def test_a_run_that_was_cut_off_goes_on_with_what_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    how = ["--backend", "sim", "--processes", "1"]
+    how = ["--backend", "sim"]
     _, _, whole = measured(GOOD, tmp_path, *how)
     asked, journal, classify = list[str](), tmp_path / "report.json.rows", api.classify_locally
 
@@ -185,7 +189,16 @@ def test_images_have_labels_and_top_three(tmp_path: Path, how: tuple[str, str]) 
     options += ["--texts", str(tmp_path / "texts.txt"), "--preset", "insecure_toy_n10", "--allow-insecure"]
     report = tmp_path / "report.json"
     status, err = tacita_command(
-        "accuracy", *options, "--scheme", how[0], "--backend", how[1], "--json", str(report)
+        "accuracy",
+        *options,
+        "--scheme",
+        how[0],
+        "--backend",
+        how[1],
+        "--processes",
+        "1",
+        "--json",
+        str(report),
     )
     assert report.exists(), err
     figures = json.loads(report.read_text())
@@ -223,7 +236,6 @@ def test_a_decoder_has_a_perplexity_beside_the_float_models(
     assert status == 2 and "a decoder on ckks" in err
 
 
-SENTENCES = ["a fine film", "the plot is dull", "never boring , very good", "it ended too soon", "bad"]
 EVERY = ("softmax", "norm", "gelu", "tanh")
 CIRCUITS = [("thor", "tacita"), ("arion", "tacita"), ("thor", "arion"), ("thor", "moai"), ("thor", "thor")]
 

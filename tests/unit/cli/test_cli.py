@@ -114,7 +114,7 @@ def test_accuracy_on_a_labelled_file(texts: Path, tmp_path: Path) -> None:
     data, report = tmp_path / "data.tsv", tmp_path / "accuracy.json"
     data.write_text("sentence\tlabel\na film of quiet beauty\t1\na waste of time\t0\na waste of time\t1\n")
     options = ["--data", str(data), "--backend", "sim", *SMALL, "--texts", str(texts), "--json", str(report)]
-    status, _, _ = run("accuracy", *options)
+    status, _, _ = run("accuracy", *options, "--processes", "1")
     found = json.loads(report.read_text())
     assert status == 0
     assert found["sentences"] == 3

@@ -35,7 +35,7 @@ from tacita.two_party.protocol.party import fingerprint
 TOKEN = "token-of-a-test-0123456789abcdef"
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 CALIBRATION = [*TEXTS, "good", "the film is a very fine film"]
-PRESET = "insecure_toy_n11"  # its keys are several chunks
+PRESET = "insecure_toy_n10"
 CHECKPOINT = make_random_checkpoint(layers=1)
 SECONDS = 900.0  # after which a test gives up
 HOSTS = ["127.0.0.1", "localhost"]

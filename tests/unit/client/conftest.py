@@ -7,11 +7,19 @@ from collections.abc import Iterator
 import pytest
 from fake_api import Fake, fake_service
 
+from tacita.client import keys
+
 
 @pytest.fixture(scope="module")
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fake]:
     with fake_service(tmp_path_factory.mktemp("fake") / "service") as serving:
         yield serving
+
+
+@pytest.fixture(autouse=True)
+def chunks_of_4_mib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of a toy ring are several chunks."""
+    monkeypatch.setattr(keys, "CHUNK_BYTES", 1 << 22)
 
 
 @pytest.fixture

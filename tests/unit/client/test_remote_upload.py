@@ -15,7 +15,6 @@ from tacita.client import keys, session
 from tacita.client.calls import LoopThread, in_thread
 from tacita.client.store import PlanFolder
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
-from tacita.plans.wire import CHUNK_BYTES
 from tacita.progress import Progress
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -38,12 +37,12 @@ def test_an_interrupted_upload_sends_only_the_rest(fake: Fake, tmp_path: Path) -
     with connected(fake, tmp_path / "data", progress=interrupt) as service, pytest.raises(GoneError):
         service.classify(TEXTS[0])
     (kept,) = (tmp_path / "data").rglob("evaluation.keys")
-    assert kept.stat().st_mode & 0o777 == 0o600 and chunks(fake) == [0, CHUNK_BYTES]
+    assert kept.stat().st_mode & 0o777 == 0o600 and chunks(fake) == [0, keys.CHUNK_BYTES]
     with connected(fake, tmp_path / "data") as service:
         assert np.allclose(service.classify(TEXTS[0]).logits, expected(TEXTS[0]), atol=0.02)
         cost = service.last
-    assert chunks(fake) == [0, CHUNK_BYTES, 2 * CHUNK_BYTES]
-    assert cost is not None and cost.sent < 15e6 and "keygen" not in cost.seconds
+    assert chunks(fake) == [0, keys.CHUNK_BYTES, 2 * keys.CHUNK_BYTES]
+    assert cost is not None and cost.sent < 3e6 and "keygen" not in cost.seconds
     assert not kept.exists(), "the server has all of it"
 
 
@@ -52,7 +51,7 @@ def test_a_chunk_whose_answer_was_lost_is_not_sent_for_good_twice(fake: Fake, tm
     fake.faults = [Fault("PUT", "keys", 502, after=True)]
     with connected(fake, tmp_path / "data") as service:
         service.classify(TEXTS[0])
-    assert chunks(fake) == [0, 0, CHUNK_BYTES, 2 * CHUNK_BYTES]
+    assert chunks(fake) == [0, 0, keys.CHUNK_BYTES, 2 * keys.CHUNK_BYTES]
 
 
 def test_a_server_that_never_takes_a_chunk_is_given_up(fake: Fake, tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_a_server_that_keeps_no_more_keys_says_so(fake: Fake, tmp_path: Path) ->
         service.classify(TEXTS[0])
 
 
-@pytest.mark.parametrize("cut", [0, 10_000, 60_000])
+@pytest.mark.parametrize("cut", [0, 10_000, 30_000])
 def test_a_broken_download_is_continued(cut: int, fake: Fake, tmp_path: Path) -> None:
     fake.faults = [Fault("GET", "/response", cut=cut), Fault("GET", "tokenizer.json", cut=cut % 100)]
     with connected(fake, tmp_path / "data") as service:

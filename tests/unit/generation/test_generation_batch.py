@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_generation_encrypted import ASKED, TEXTS, TOKENS, TOY, planned, toy_files
+from test_generation_encrypted import ASKED, RING, TEXTS, TOKENS, TOY, planned, toy_files
 from tiny_decoders import WORDS as TABLE
 from tiny_decoders import gpt2, llama, logits
 
@@ -30,7 +30,7 @@ from tacita.texts.generation import NONE, Choice, Ends, Next, TokenRequests, Wri
 
 Make = Callable[..., Checkpoint]
 BATCH = [*ASKED[:2], "of film beauty the beauty plot quiet the"]
-SHORT = ["time", "a film of", "the plot"]  # for a cache, which takes a request a row
+SHORT = ["time", "a film", "plot"]  # for a cache, which takes a request a row
 ON: dict[str, Any] = {"scheme": "arion", "tokens": TOKENS, "preset": TOY, "texts": TEXTS, "max_tokens": 3}
 
 
@@ -152,7 +152,7 @@ def test_a_file_of_prompts_on_ciphertexts(
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("\n".join([SHORT[0], "a film " * 9, *SHORT[1:]]))
     words = ["generate", "--file", str(prompts), "--model", str(folder), "--max-tokens", "2"]
-    on = [*how.split(), "--backend", "ckks", "--preset", TOY, "--tokens", str(TOKENS)]
+    on = [*how.split(), "--backend", "ckks", "--preset", RING, "--tokens", str(TOKENS)]
     assert main([*words, *on, "--texts", str(texts), "--json", str(report)]) == 1
     found = json.loads(report.read_text())
     assert [row["line"] for row in found["results"]] == [1, 3, 4] and len(found["turn_seconds"]) == 2

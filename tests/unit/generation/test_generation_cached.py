@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_generation_encrypted import ASKED, TEXTS, TOKENS, TOY, folder_of, near, planned
+from test_generation_encrypted import ASKED, RING, TEXTS, TOKENS, TOY, folder_of, near, planned
 from tiny_decoders import gpt2, hidden_of, llama, logits
 
 import tacita
@@ -225,7 +225,7 @@ def test_steps_on_ciphertexts_keep_their_order(tmp_path: Path) -> None:
     or foreign request is refused; a killed step is evaluated again bit for bit."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     model = llama(layers=1)
-    plan, work = planned(model, cache=True), tmp_path / "work"
+    plan, work = planned(model, cache=True, preset=RING), tmp_path / "work"
     ids = tokenize(model, TEXT)[0]
     rows, wanted = hidden_of(model, ids), logits(model, ids)
     client = Client(public_of(plan, model), work, allow_insecure=True)
@@ -291,7 +291,7 @@ def test_two_tokens_on_ciphertexts(
     texts.write_text("\n".join(TEXTS))
     monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
     main_ = ["generate", "time is", "--model", str(folder), "--max-tokens", "2", "--tokens", str(TOKENS)]
-    on = ["--scheme", "thor", "--cache", "--backend", "ckks", "--preset", TOY]
+    on = ["--scheme", "thor", "--cache", "--backend", "ckks", "--preset", RING]
     status = main([*main_, *on, "--texts", str(texts), "--json", str(report)])
     assert status == 0
     wanted = [token.id for token in tacita.generate("time is", model=folder, max_tokens=2)]

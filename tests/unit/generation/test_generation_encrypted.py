@@ -37,6 +37,7 @@ from tacita.texts.embed import arranged, embedded, tokenize
 from tacita.texts.generation import Token
 
 TOY = "insecure_toy_n11"
+RING = "insecure_toy_n10"  # of what is encrypted
 TOKENS = 16
 WORDS_OF_ALL = ["a", "film", "of", "quiet", "beauty", "and", "the", "plot", "is", "time"]
 CHOSEN = np.random.default_rng(5)
@@ -46,7 +47,7 @@ Make = Callable[..., Checkpoint]
 
 
 def planned(model: Checkpoint, **how: Any) -> Plan:
-    found = tacita.plan(model, tokens=TOKENS, preset=TOY, texts=TEXTS, **{"scheme": "thor", **how})
+    found = tacita.plan(model, tokens=TOKENS, texts=TEXTS, **{"scheme": "thor", "preset": TOY, **how})
     assert isinstance(found, Plan)
     return found
 
@@ -287,7 +288,7 @@ def test_tokens_on_ciphertexts(
     monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
     folder, texts, report = toy_files(tmp_path)
     main_ = ["generate", ASKED[0], "--model", str(folder), "--max-tokens", str(count)]
-    on = ["--scheme", "thor", "--backend", "ckks", "--preset", TOY, "--tokens", str(TOKENS), *options]
+    on = ["--scheme", "thor", "--backend", "ckks", "--preset", RING, "--tokens", str(TOKENS), *options]
     assert main([*main_, *on, "--texts", str(texts), "--json", str(report)]) == 0
     wanted = [token.id for token in tacita.generate(ASKED[0], model=folder, max_tokens=count)]
     found = json.loads(report.read_text())
@@ -334,7 +335,7 @@ def test_steps_on_two_folders(tmp_path: Path) -> None:
     server, client, public = (tmp_path / name for name in ("server", "client", "public"))
     model = ["--model", str(folder)]
     here, there = ["--work", str(server)], ["--work", str(client), "--public", str(public)]
-    ring = ["--tokens", str(TOKENS), "--preset", TOY, "--texts", str(texts)]
+    ring = ["--tokens", str(TOKENS), "--preset", RING, "--texts", str(texts)]
     assert main(["plan", *model, *here, *ring]) == 0
     assert main(["publish", *model, *here, "--planned", "--output", str(public)]) == 0
     assert main(["keygen", *there, "--allow-insecure"]) == 0

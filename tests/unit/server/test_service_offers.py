@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from random_checkpoint import make_random_checkpoint
 from tiny_decoders import llama
 
-import tacita
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import PlanError
 from tacita.planning.request import PlanRequest
@@ -18,17 +18,18 @@ from tacita.schemes.base import save, silent
 from tacita.server.core import offers as core
 from tacita.server.core.offers import MADE_OF, offers_of
 
-REQUEST = PlanRequest(tokens=16, preset="insecure_toy_n11", texts=["a film of quiet beauty"])
+REQUEST = PlanRequest(tokens=16, preset="insecure_toy_n11", texts=["a fine film"])
+MODEL = make_random_checkpoint(layers=1)
 
 
 def plan_of(folder: Path, request: PlanRequest = REQUEST, scheme: str = "thor") -> str:
     """Returns the hash of the plan that a server of this folder offers."""
-    offers = offers_of(tacita.load(), DEFAULT_MODEL, [scheme], request, folder, silent, insecure=True)
-    return offers.named["sst2-tiny", scheme].plan.hash
+    offers = offers_of(MODEL, DEFAULT_MODEL, [scheme], request, folder, silent, insecure=True)
+    return offers.named[MODEL.name, scheme].plan.hash
 
 
 def change(folder: Path, scheme: str = "thor", **values: object) -> None:
-    path = folder / "offers" / "sst2-tiny" / scheme / MADE_OF
+    path = folder / "offers" / MODEL.name / scheme / MADE_OF
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
@@ -43,7 +44,7 @@ def test_a_plan_stays_over_a_release_and_clients_keep_their_keys(
 
 def test_a_request_of_a_release_with_fewer_fields_is_the_same(tmp_path: Path) -> None:
     first = plan_of(tmp_path)
-    path = tmp_path / "offers" / "sst2-tiny" / "thor" / MADE_OF
+    path = tmp_path / "offers" / MODEL.name / "thor" / MADE_OF
     fields = json.loads(path.read_text())["plan_request"]
     change(tmp_path, plan_request={name: value for name, value in fields.items() if name != "gap"})
     assert plan_of(tmp_path) == first
@@ -54,7 +55,7 @@ def test_a_request_of_a_release_with_fewer_fields_is_the_same(tmp_path: Path) ->
 def test_a_plan_that_this_release_cannot_serve_is_made_again(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, path = plan_of(tmp_path), tmp_path / "offers" / "sst2-tiny" / "thor" / "plan.json"
+    first, path = plan_of(tmp_path), tmp_path / "offers" / MODEL.name / "thor" / "plan.json"
     if damage == "version":
         path.write_text(path.read_text().replace('"version": 7', '"version": 6'))
     else:
@@ -88,7 +89,7 @@ def test_a_plan_that_does_not_say_what_ends_texts_is_made_again(
 def test_a_two_party_plan_is_of_one_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No keys belong to it, and both sides run its program as it is written."""
     plan_of(tmp_path, scheme="bumblebee")
-    made_of = tmp_path / "offers" / "sst2-tiny" / "bumblebee" / MADE_OF
+    made_of = tmp_path / "offers" / MODEL.name / "bumblebee" / MADE_OF
     monkeypatch.setattr(core, "__version__", "0.2.0")
     plan_of(tmp_path, scheme="bumblebee")
     assert json.loads(made_of.read_text())["release"] == "0.2.0"

@@ -217,7 +217,11 @@ def test_a_decoder_has_a_perplexity_beside_the_float_models(
     text.write_text("Emma could not be happy, and she knew it very well indeed.\n")
     ids = ids_of(model, "Emma could not be happy, and she knew it very well indeed.", begun=False)
     options = ["--model", "austen-tiny", "--data", str(text), "--tokens", str(tokens)]
+    (tmp_path / "few.txt").write_text(
+        "\n".join(["Emma", "She could not be very happy.", "It was not well known."])
+    )
     options += ["--preset", "insecure_toy_n12", "--limit", str(count), "--scheme", scheme]
+    options += ["--texts", str(tmp_path / "few.txt")]
     here = ["--backend", backend, "--processes", "1", "--json", str(report)]
     status, err = tacita_command("accuracy", *options, *here)
     assert status == 0, err

@@ -223,7 +223,8 @@ def tokens_of(front: Embedder, text: Text) -> Tokens:
     encoding, tokenizer = encoded(front, text), front.tokenizer
     assert tokenizer is not None  # or `encoded` would have refused
     mask = next((number for name in MASKS if (number := tokenizer.token_to_id(name)) is not None), None)
-    tokens = tuple(_token(encoding, i) for i in range(len(encoding.ids)))
+    lists = encoding.tokens, encoding.ids, encoding.sequence_ids, encoding.word_ids, encoding.offsets
+    tokens = tuple(_token(encoding, each) for each in zip(*lists, strict=True))
     return Tokens(parts_of(text), tokens, tokenizer.id_to_token, mask)
 
 
@@ -234,11 +235,10 @@ def unknown_only(front: Embedder, text: Text) -> bool:
     return bool(own) and all(token.piece in UNKNOWN for token in own)
 
 
-def _token(encoding: Encoding, i: int) -> Token:
-    start, end = encoding.offsets[i]
-    part, word = encoding.sequence_ids[i], encoding.word_ids[i]
+def _token(encoding: Encoding, each: tuple[Any, ...]) -> Token:
+    piece, id, part, word, ends = each
     whole = encoding.word_to_chars(word, part) if part is not None and word is not None else None
-    return Token(encoding.tokens[i], encoding.ids[i], part, start, end, whole or (start, end))
+    return Token(piece, id, part, *ends, whole or ends)
 
 
 # tokenizer.json -> tokenizer, checked against the vocabulary of the model.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import inf, isfinite
 
 import numpy as np
@@ -212,11 +212,11 @@ class _Search:
         after = np.zeros((self.sim.max_level + 1,) * len(self.boundaries[-1].axes))
         for index, stage in reversed(list(enumerate(self.stages))):
             before, behind = self.boundaries[index : index + 2]
-            runs = [self._run_values(one, before, behind, after) for one in _variants(stage)]
-            run = np.minimum.reduce(runs)
+            run = np.minimum.reduce([self._run_values(v, before, behind, after) for v in _variants(stage)])
             ready = run.copy()
-            for axis in range(ready.ndim):
-                ready = np.minimum.accumulate(ready, axis=axis)
+            for axis in range(ready.ndim):  # a third of the time of `np.minimum.accumulate`
+                for below, level in pairwise(np.moveaxis(ready[..., None], axis, 0)):
+                    np.minimum(below, level, out=level)
             value = ready.copy()
             for names in _subsets(before.axes):
                 np.minimum(value, self._refreshed(ready, before, names), out=value)

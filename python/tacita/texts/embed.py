@@ -236,9 +236,9 @@ def unknown_only(front: Embedder, text: Text) -> bool:
 
 
 def _token(encoding: Encoding, each: tuple[Any, ...]) -> Token:
-    piece, id, part, word, ends = each
+    piece, id, part, word, (start, end) = each
     whole = encoding.word_to_chars(word, part) if part is not None and word is not None else None
-    return Token(piece, id, part, *ends, whole or ends)
+    return Token(piece, id, part, start, end, whole or (start, end))
 
 
 # tokenizer.json -> tokenizer, checked against the vocabulary of the model.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,14 @@ Build = Callable[[Graph, Weights, CircuitSpecs], Lowering]
 FITS: dict[str, Any] = {f.name: f for f in (elu, gelu, gelu_tanh, relu, relu_squared, silu, tanh)}
 ERROR = 1e-4  # of the fitted approximations
 GATE = ("factor", "product")  # what is recorded of a gated feed-forward
+WORLDS = 512  # of all cases in a few sizes, each a hundred kilobytes
 COARSE = {"relu": 0.02, "relu2": 1e-3, "elu": 2e-3}  # of those whose kinks cost levels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
     """A case with weights and inputs. samples: (hidden (tokens, features), mask), one full, the others
-    padded."""
+    padded. Equal only to itself, so that packings and slots share what is fitted to it."""
 
     case: Case
     tokens: int
@@ -63,6 +64,7 @@ class World:
         return np.asarray(rows[0] if len(rows) == 1 else rows, np.float64)
 
 
+@lru_cache(maxsize=WORLDS)
 def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
     """Deterministic: matrices of size 1/sqrt(inputs), gammas about one, lengths from half the tokens up."""
     walk, rng = Shapes(), np.random.default_rng(seed)
@@ -79,6 +81,7 @@ def world_of(case: Case, tokens: int, texts: int = 1, seed: int = 0) -> World:
     return World(case, tokens, Weights(tensors), tuple(samples))
 
 
+@lru_cache(maxsize=WORLDS)
 def specs_of(world: World, *, rounds: int = 0) -> CircuitSpecs:
     """Approximations fitted to what floats see on all samples, with room. rounds: of every softmax."""
     walk, traces = Shapes(), [dict[str, Array]() for _ in world.samples]

@@ -68,15 +68,22 @@ def test_every_fifth_of_many_is_held_out_and_all_of_few_make_the_intervals() -> 
     assert all(sorted(made + test) == list(range(52)) for made, test in pairs)
 
 
-def test_held_out_texts_take_no_part_in_the_intervals() -> None:
-    texts = sentences(500, words=("a",))
-    rare = [" ".join(WORDS[8:])] * 100
-    for place, text in zip(held_out(500), rare, strict=True):
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> int:
+    """From how many texts on every fifth is held out: fewer than without this."""
+    monkeypatch.setattr("tacita.planning.calibrate.excesses.MANY", 100)
+    return 100
+
+
+def test_held_out_texts_take_no_part_in_the_intervals(few_are_many: int) -> None:
+    texts = sentences(few_are_many, words=("a",))
+    rare = [" ".join(WORDS[8:])] * (few_are_many // 5)
+    for place, text in zip(held_out(few_are_many), rare, strict=True):
         texts[place] = text
     found = survey(MODEL, 16, texts)
     assert found.calibration == calibrate(MODEL, 16, [text for i, text in enumerate(texts) if i % 5 != 4])
     counts = found.counts
-    assert (counts.method, counts.texts, counts.outside) == ("held out", 100, 100), (
+    assert (counts.method, counts.texts, counts.outside) == ("held out", len(rare), len(rare)), (
         "texts unlike the others are seen to be outside"
     )
 
@@ -185,10 +192,12 @@ def test_a_plan_for_several_texts_has_the_intervals_of_a_batch(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
-def test_the_number_of_processes_changes_nothing(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_processes_changes_nothing(
+    activation: str, few_are_many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tacita.planning.calibrate.walk.WORTH", 0.0)
     model = make_random_checkpoint(activation=activation)
-    texts = sentences(500)
+    texts = sentences(few_are_many)
     seen: list[tuple[float, float]] = []
     alone = survey(model, 16, texts, options=Options(row_estimates=QUADRATIC))
     both = survey(
@@ -201,14 +210,15 @@ def test_the_number_of_processes_changes_nothing(activation: str, monkeypatch: p
     assert seen[-1] == (1.0, 1.0) and len(seen) > 10 and seen == sorted(seen)
 
 
-def test_processes_get_tempered_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_get_tempered_weights(few_are_many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacita.planning.calibrate.walk.WORTH", 0.0)
     tensors = dict(MODEL.tensors)
     name = "encoder.layer.1.attention.self.query.weight"
     tensors[name] = tensors[name] * np.where(np.arange(16) < 8, 1.0, 60.0)[:, None]
     peaked = from_tensors(MODEL.config, tensors, MODEL.tokenizer)
+    texts = sentences(few_are_many)
     alone, both = (
-        survey(peaked, 16, sentences(500), options=Options(row_estimates=LINEAR, processes=n)) for n in (1, 2)
+        survey(peaked, 16, texts, options=Options(row_estimates=LINEAR, processes=n)) for n in (1, 2)
     )
     assert alone == both and min(alone.calibration.temperatures["layer1.attention"]) < 1.0
     assert tempered(peaked, alone.calibration.temperatures) is not peaked

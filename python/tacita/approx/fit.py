@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -81,6 +80,8 @@ def remez(
         worst = float(np.abs(residual).max())
         if worst < best.error:
             best = Fit(coefficients, domain, worst)
+        if np.isnan(worst):  # of numbers that are too large; no exchange mends it
+            break
         exchanged = _extrema(residual, degree + 2)
         if exchanged is None or worst <= 1.01 * abs(levelled):
             break
@@ -199,6 +200,7 @@ def _measure(f: Function, domain: Interval, coefficients: Array, weight: Functio
     return Fit(coefficients, domain, float(error.max()))
 
 
+@lru_cache(maxsize=32)
 def _grid(degree: int) -> Array:
     """Returns Chebyshev-spaced points of [-1, 1], ends included, ascending."""
     points = GRID_PER_DEGREE * (degree + 2)
@@ -222,10 +224,11 @@ def _extrema(residual: Array, count: int) -> NDArray[np.intp] | None:
     """The `count` alternating extrema, one per run of equal sign, smaller ends dropped; None when there are
     fewer.
     """
-    signs = np.where(residual >= 0.0, 1, -1)
-    edges = np.flatnonzero(np.diff(signs)) + 1
-    bounds = np.concatenate([[0], edges, [len(residual)]])
-    peaks = [int(a + np.argmax(np.abs(residual[a:b]))) for a, b in pairwise(bounds)]
+    sizes, signs = np.abs(residual), residual >= 0.0
+    starts = np.concatenate([[0], np.flatnonzero(signs[1:] != signs[:-1]) + 1])
+    tops = np.repeat(np.maximum.reduceat(sizes, starts), np.diff(starts, append=len(sizes)))
+    peaks = np.flatnonzero(sizes == tops)  # the first of each run is its peak
+    peaks = peaks[np.searchsorted(peaks, starts)]
     while len(peaks) > count:
-        peaks.pop(0 if abs(residual[peaks[0]]) < abs(residual[peaks[-1]]) else -1)
-    return np.array(peaks) if len(peaks) == count else None
+        peaks = peaks[1:] if sizes[peaks[0]] < sizes[peaks[-1]] else peaks[:-1]
+    return peaks if len(peaks) == count else None

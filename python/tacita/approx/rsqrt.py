@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from tacita.approx import poly
 from tacita.approx.fit import Array, Interval
 from tacita.approx.inverse import ROUNDING
 from tacita.approx.poly import ChebyshevSpec, chebyshev_spec
-from tacita.approx.spec import MARGIN, Spec, cheapest
+from tacita.approx.spec import MARGIN, Spec, cheapest, free_depth
 from tacita.slots.base import Backend, Ct
 
 MAX_SERIES_DEPTH = 8
@@ -39,12 +39,15 @@ def exact(x: Array) -> Array:
 def fit(interval: Interval, error: float, *, max_depth: int = MAX_DEPTH) -> Spec:
     """Returns the spec of least depth, then fewest products, with relative error <= `error`. Raises FitError
     when out of reach."""
-    series = poly.smallest_degree(partial(_series, interval), error, min(max_depth, MAX_SERIES_DEPTH))
-    return cheapest("rsqrt", [*_newtons(interval, max_depth), series], interval, error, max_depth)
+    newtons = list(_newtons(interval, max_depth))
+    depths = [free_depth(spec) for spec in newtons if spec.error <= error]  # a deeper series is not chosen
+    make = partial(_series, interval, fitting.widen_ratio(interval, MARGIN))
+    series = poly.smallest_degree(make, error, min([max_depth, MAX_SERIES_DEPTH, *depths]))
+    return cheapest("rsqrt", [*newtons, series], interval, error, max_depth)
 
 
-def _series(interval: Interval, degree: int) -> Spec:
-    domain = fitting.widen_ratio(interval, MARGIN)
+@lru_cache(maxsize=32)  # forms with other numbers of steps have the same start
+def _series(interval: Interval, domain: Interval, degree: int) -> ChebyshevSpec:
     return chebyshev_spec("rsqrt", exact, interval, domain, degree, np.sqrt)
 
 
@@ -101,7 +104,7 @@ class NewtonSpec(Spec):
 def newton_spec(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:
     """Fits a minimax start of `degree`, then `steps` relaxed Newton steps; relative error exact up to the
     start's."""
-    start = chebyshev_spec("rsqrt", lambda x: 1.0 / np.sqrt(x), interval, domain, degree, np.sqrt)
+    start = _series(interval, domain, degree)
     error, pairs = start.error, []
     for _ in range(steps):
         alpha, beta, error = _relax(error)

@@ -114,14 +114,7 @@ def circuit_of(world: World, build: Build, *, rounds: int = 0) -> Circuit:
 
 
 def check(
-    case: Case,
-    build: Build,
-    be: Any,
-    tokens: int,
-    tolerance: float,
-    texts: int = 1,
-    *,
-    rounds: int = 0,
+    case: Case, build: Build, be: Any, tokens: int, tolerance: float, texts: int = 1, *, rounds: int = 0
 ) -> None:
     """Raises AssertionError where the answers are not those of floats. be: a backend with values and levels
     enough.

@@ -135,8 +135,9 @@ tools:
 $(BIN)/python: | tools
 	$(PYTHON) -m venv $(VENV) || { echo "hint: apt-get install python3-venv"; exit 1; }
 
+# Of a hundred megabytes of modules few are ever imported: each is compiled when it is.
 $(BUILD_DEPS) $(SERVICE_DEPS) $(DEPS): $(VENV)/.stamp-%: requirements/%.txt $(REQUIREMENTS) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r $<
 	touch $@
 
 $(SERVICE_DEPS) $(DEPS): | $(BUILD_DEPS) # two processes of pip would write the same files

@@ -55,8 +55,9 @@ fn session<T>(
             let channel = insecure_plain(stream, Side::Accepted, PATIENCE).unwrap();
             server(&mut Party::new(Role::Server, Box::new(channel)));
         });
-        let link = Tcp(dial("127.0.0.1", port, PATIENCE).unwrap());
-        client(Session::greet(link, &mut |_| ()))
+        let link = dial("127.0.0.1", port, PATIENCE).unwrap();
+        link.set_nodelay(true).unwrap(); // small messages would wait for acknowledgements
+        client(Session::greet(Tcp(link), &mut |_| ()))
     })
 }
 

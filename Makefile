@@ -56,7 +56,8 @@ ATHERIS := $(BUILD_DIR)/fuzz/.stamp-atheris
 # Sanitizers: `tacita_no_pool` takes buffers from the allocator, which they watch; loads and stores of kernels
 # assert their bounds.
 NIGHTLY ?= nightly
-SANITIZE := CARGO_TARGET_DIR=$(BUILD_DIR)/sanitize $(CARGO) +$(NIGHTLY)
+SANITIZE := CARGO_TARGET_DIR=$(BUILD_DIR)/sanitize CARGO_PROFILE_RELEASE_DEBUG=line-tables-only \
+	$(CARGO) +$(NIGHTLY)
 SANITIZE_TARGET := x86_64-unknown-linux-gnu
 SANITIZE_FLAGS := -C debug-assertions --cfg tacita_no_pool
 MIRI_TESTS := aligned:: ahead:: pool:: blocks_come_from a_dropped_stream streams_repeat
@@ -86,7 +87,8 @@ SERVICE_DEPS := $(VENV)/.stamp-service
 DEPS := $(VENV)/.stamp-dev
 REQUIREMENTS := $(wildcard requirements/*.txt)
 NATIVE := $(VENV)/.stamp-native
-# The same for `setup` and `wheel`, which then link once. Empty for a profiler, which wants symbols.
+# The same for `setup` and `wheel`, which then link once. Empty for a profiler, which wants symbols, and
+# with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only also lines.
 STRIP ?= --strip
 # The files of a release, and its tools.
 DIST := $(BUILD_DIR)/dist

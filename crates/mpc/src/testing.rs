@@ -9,13 +9,26 @@ pub fn run_pair<A: Send, B: Send>(
     client: impl FnOnce(&mut Party) -> Result<A> + Send,
     server: impl FnOnce(&mut Party) -> Result<B> + Send,
 ) -> (A, B) {
+    let (mut mine, mut theirs) = (None, None);
+    run_tasks(
+        Box::new(|party| Ok(mine = Some(client(party)?))),
+        Box::new(|party| Ok(theirs = Some(server(party)?))),
+    );
+    (mine.expect("client"), theirs.expect("server"))
+}
+
+type Task<'a> = Box<dyn FnOnce(&mut Party) -> Result<()> + Send + 'a>;
+
+/// The threads of `run_pair`, compiled once and not for every pair of closures.
+fn run_tasks(client: Task<'_>, server: Task<'_>) {
     let (left, right) = memory_pair(Duration::from_secs(120));
     std::thread::scope(|scope| {
         let other = scope.spawn(move || server(&mut Party::new(Role::Server, Box::new(right))));
         let mine = client(&mut Party::new(Role::Client, Box::new(left)));
         let theirs = other.join().expect("the server's thread panicked");
-        (mine.expect("client"), theirs.expect("server"))
-    })
+        mine.expect("client");
+        theirs.expect("server");
+    });
 }
 
 /// Runs the same code on both sides, each with its own input: most protocols.

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.native
 # Twice what was measured. DASHformer's logits reach 20 and pass through a coarse ReLU in every layer.
 LOGITS = {"default": 0.0029, "minilm": 0.0031, "minilm/4": 0.0013, "dashformer": 0.42}
 PROBABILITIES = {"default": 0.0006, "minilm": 0.0031, "minilm/4": 0.00012, "dashformer": 0.009}
-PRESET, FULL_SLOTS, LENGTHS = "insecure_toy_n10", 32768, (16, 9, 4)
+FULL_SLOTS, LENGTHS = 32768, (16, 9, 4)
 
 
 def default_model() -> Checkpoint:
@@ -115,8 +115,9 @@ def test_sim_with_the_full_rings_noise(name: str, scheme: str) -> None:
     ],
 )
 def test_encrypted_on_a_toy_ring(name: str, scheme: str, tmp_path: Path) -> None:
-    params = toy(PRESET)
-    lanes, tokens = (2, 64) if name == "dashformer" else (1, 16)
+    """Takes the smallest ring that holds three inputs; the test above has the noise of the full one."""
+    ring, lanes, tokens = ("n10", 2, 64) if name == "dashformer" else ("n8", 1, 16)
+    params = toy(f"insecure_toy_{ring}")
 
     def make(circuit: object) -> tuple[Backend, object, object]:
         engine = greedy_engine(params, circuit, tmp_path)

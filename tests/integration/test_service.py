@@ -36,11 +36,11 @@ from tacita.two_party.protocol.party import new_identity
 
 pytestmark = pytest.mark.native
 TOY: Values = {
-    "plan": {"preset": "insecure_toy_n11", "tokens": 16},
+    "plan": {"preset": "insecure_toy_n10", "tokens": 8},
     "run": {"allow_insecure": True},
     "service": {"drain": 0},
 }
-SECRET = "a film of quiet beauty and unspeakable secrets"
+SECRET = "her secret of quiet beauty"
 ASKED = {"model": "sst2-tiny", "scheme": "thor"}
 
 
@@ -270,7 +270,7 @@ def test_a_session_ends_with_its_clients_texts(folder: Path, tmp_path: Path) -> 
 
 
 def test_the_demo_asks_by_both_schemes_and_leaves_nothing(tmp_path: Path) -> None:
-    words = ["demo-service", "--preset", "insecure_toy_n11", "--allow-insecure", "--tokens", "16"]
+    words = ["demo-service", "--preset", "insecure_toy_n10", "--allow-insecure", "--tokens", "8"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "tacita", *words]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
@@ -288,12 +288,12 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 def test_under_load_all_is_right_and_in_turn(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    words = ["--clients", "2", "--callers", "6", "--asked", "1", "--waiting", "10", "--no-thor"]
+    words = ["--clients", "2", "--callers", "6", "--asked", "1", "--waiting", "6", "--no-thor"]
     command = [sys.executable, "-m", "bench", "service", *words, "--json", str(report)]
-    environment = os.environ | variables({"plan": {"tokens": 16}})
+    environment = os.environ | variables({"plan": {"tokens": 8}})
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["many"]["right"] == found["many"]["texts"] == 8
-    assert found["turns"]["in_turn"] and found["turns"]["requests"] == 10
+    assert found["turns"]["in_turn"] and found["turns"]["requests"] == 6
     assert set(found["hostile"]["tries"].values()) != {0}

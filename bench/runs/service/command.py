@@ -26,7 +26,7 @@ def service(
         int, typer.Option("--asked", help="Texts of an honest client, without them and beside them.", min=1)
     ] = 12,
     waiting: Annotated[
-        int, typer.Option("--waiting", help="Requests of three clients, in one queue.", min=10)
+        int, typer.Option("--waiting", help="Requests of three clients, in one queue.", min=6)
     ] = 20,
     thor: Annotated[
         bool, typer.Option("--thor/--no-thor", help="Also requests at full security: minutes and 8 GB.")

@@ -22,7 +22,7 @@ from tacita.cli.service.started import Started, started
 from tacita.client.connect import connect
 from tacita.plans.scheme import BUMBLEBEE
 
-TOY: Values = {"plan": {"preset": "insecure_toy_n11", "tokens": 16}, "run": {"allow_insecure": True}}
+TOY: Values = {"plan": {"preset": "insecure_toy_n10", "tokens": 8}, "run": {"allow_insecure": True}}
 REQUESTS = 5
 Told = Callable[[str], None]
 

@@ -24,6 +24,7 @@ from random_checkpoint import make_random_checkpoint, write_folder
 from test_cli import run
 
 from bench.app import app as benches
+from tacita.checkpoint.texts import FILE
 from tacita.cli.app import app
 from tacita.cli.options import variables
 from tacita.data import DEFAULT_DECODER
@@ -49,6 +50,13 @@ TEXTS = [
 ]
 CALIBRATION = [*TEXTS, "a very bad film , is the plot good", "the film is a very fine film", "dull dull dull"]
 
+
+# Of the texts that the shipped decoder is calibrated on, behind the beginnings that are shown.
+WRITTEN = [
+    "Emma could not",
+    "Emma was",
+    *(DEFAULT_DECODER / FILE).read_text(encoding="utf-8").splitlines()[1:16],
+]
 
 KINDS: dict[str, dict[str, Any]] = {
     "embed": {"labels": (), "pooling": "mean"},
@@ -102,6 +110,7 @@ def test_commands_run(
     labelled = [f"{text}\t{number % 2}" for number, text in enumerate(TEXTS)]
     (tmp_path / "labelled.tsv").write_text("\n".join(["sentence\tlabel", *labelled]))
     (tmp_path / "calibration.txt").write_text("\n".join(CALIBRATION))
+    (tmp_path / "written.txt").write_text("\n".join(WRITTEN))
     settings = SETTINGS.findall(page.read_text(encoding="utf-8"))
     asks = any("connect = " in text for text in settings)
     ports = dict.fromkeys(PORTS, "0")  # a free one, until the server says which
@@ -115,7 +124,7 @@ def test_commands_run(
             free = dict.fromkeys(named, "0") if given[0] == "serve" else {}  # also beside an earlier server
             words = [replaced(word, ports | free) for word in small(given, model, asks=asks)]
             if {DEFAULT_DECODER.name, "thor"} <= {*words}:  # its heads take a larger ring
-                ring = {"plan": {"preset": "insecure_toy_n12"}}
+                ring = {"plan": {"preset": "insecure_toy_n11"}}
                 monkeypatch.setenv(*next(iter(variables(ring).items())))
             if words[0] in ("serve", "gateway") and "--check" not in words:
                 ports.update(dict.fromkeys(named, servers.enter_context(serving(words))))
@@ -159,15 +168,19 @@ def replaced(word: str, ports: dict[str, str]) -> str:
 
 def small(words: list[str], model: Path, *, asks: bool) -> list[str]:
     """The command with its size options replaced, unless it asks a server; the shipped decoder is small as it
-    is, but for the ring."""
-    written = {"generate", DEFAULT_DECODER.name} & set(words)
-    if written and "--scheme" in words:
-        ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
-        sizes = {"--tokens": "16", "--max-tokens": "2" if "--cache" in words else "1"}
-        values = {name: value for name, value in sizes.items() if name in words}
-        values["--preset"] = f"insecure_toy_{ring}"
+    is, but for the ring and the texts that it is calibrated on."""
+    known = options(words[0])
+    if {"generate", DEFAULT_DECODER.name} & set(words):
+        values = {"--max-tokens": "4"}
+        if "thor" in words:
+            ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
+            values |= {"--tokens": "16", "--max-tokens": "2" if "--cache" in words else "1"}
+            values |= {"--preset": f"insecure_toy_{ring}"}
+        added = set() if "--connect" in words else {"--preset", "--texts"} & known
+        values |= {"--texts": "written.txt"}
+        values = {name: value for name, value in values.items() if name in {*words, *added}}
         return [*without(words, values), *itertools.chain(*values.items())]
-    if words[:2] == ["plan", "show"] or "--connect" in words or written or (asks and words[0] in ASKING):
+    if words[:2] == ["plan", "show"] or "--connect" in words or (asks and words[0] in ASKING):
         return words
     values = {
         "--tokens": "16",
@@ -177,7 +190,6 @@ def small(words: list[str], model: Path, *, asks: bool) -> list[str]:
     }
     if words[0] in ASKING and "--ray" not in words:  # which spreads what is encrypted
         values["--backend"] = "plain"
-    known = options(words[0])
     added = [word for name, value in values.items() if name in known for word in (name, value)]
     return [*without(words, values), *added]
 

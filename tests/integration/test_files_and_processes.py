@@ -26,7 +26,7 @@ from tacita.plans.plan import Plan
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 
-PRESET = "insecure_toy_n12"
+PRESET = "insecure_toy_n10"
 TEXT = "a film of quiet beauty"
 CALIBRATION = "a film of quiet beauty\na waste of time\nit is neither good nor bad , only long\n"
 TOY = "--allow-insecure"
@@ -67,7 +67,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = work / "texts.txt"
     texts.write_text(CALIBRATION)
     public = ("--output", str(work / "public"))
-    process(work, "publish", *public, "--preset", PRESET, "--tokens", "16", "--texts", str(texts))
+    process(work, "publish", *public, "--preset", PRESET, "--tokens", "8", "--texts", str(texts))
     process(work, "keygen", TOY)
     process(work, "encrypt", TOY, TEXT)
     process(work, "evaluate", TOY, "--json", str(work / "evaluate.json"))
@@ -124,12 +124,12 @@ def test_insecure_parameters_must_be_asked_for(work: Path) -> None:
     for step in ("keygen", "encrypt", "evaluate", "decrypt"):
         failed = tacita(work, step, *([TEXT] if step == "encrypt" else []), check=False)
         assert failed.returncode == 2
-        assert "7 bits of security, 128 are required" in failed.stderr
+        assert " 2 bits of security, 128 are required" in failed.stderr
 
 
 def test_hidden_states_give_the_same_answer(work: Path) -> None:
     model = load(api.DEFAULT_MODEL)
-    hidden, mask = embed(model, TEXT, 16)
+    hidden, mask = embed(model, TEXT, 8)
     np.save(work / "states.npy", hidden[mask > 0])
     tacita(work, "encrypt", TOY, "--hidden-states", str(work / "states.npy"))
     tacita(work, "evaluate", TOY)
@@ -140,7 +140,7 @@ def test_hidden_states_give_the_same_answer(work: Path) -> None:
 
 def test_an_input_outside_the_intervals_is_noticed_after_decryption(work: Path) -> None:
     """F.7: the client can tell from the decoded result alone."""
-    hidden, mask = embed(load(api.DEFAULT_MODEL), TEXT, 16)
+    hidden, mask = embed(load(api.DEFAULT_MODEL), TEXT, 8)
     np.save(work / "states.npy", 4.0 * hidden[mask > 0])
     tacita(work, "encrypt", TOY, "--hidden-states", str(work / "states.npy"))
     tacita(work, "evaluate", TOY)

@@ -27,7 +27,7 @@ def model() -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def plan(model: Checkpoint) -> Plan:
-    made = api.plan(model, scheme="thor", tokens=16, preset="insecure_toy_n11", texts=[TEXT, OTHER])
+    made = api.plan(model, scheme="thor", tokens=8, preset="insecure_toy_n10", texts=[TEXT, OTHER])
     assert isinstance(made, Plan)
     return made
 

@@ -31,7 +31,7 @@ from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
-PRESET, TOKENS = "insecure_toy_n11", "8"
+PRESET, TOKENS = "insecure_toy_n10", "8"
 TEXT = "a film of quiet beauty"
 CALIBRATION = "a film of quiet beauty\na waste of time\nit is neither good nor bad , only long\n"
 TOY = "--allow-insecure"

@@ -176,9 +176,9 @@ def small(words: list[str], model: Path, *, asks: bool) -> list[str]:
             ring = "n14" if "--reveal" in words else "n11"  # a choice takes a ciphertext of four vocabularies
             values |= {"--tokens": "16", "--max-tokens": "2" if "--cache" in words else "1"}
             values |= {"--preset": f"insecure_toy_{ring}"}
-        added = set() if "--connect" in words else {"--preset", "--texts"} & known
+        more = set() if "--connect" in words else {"--preset", "--texts"} & known
         values |= {"--texts": "written.txt"}
-        values = {name: value for name, value in values.items() if name in {*words, *added}}
+        values = {name: value for name, value in values.items() if name in {*words, *more}}
         return [*without(words, values), *itertools.chain(*values.items())]
     if words[:2] == ["plan", "show"] or "--connect" in words or (asks and words[0] in ASKING):
         return words

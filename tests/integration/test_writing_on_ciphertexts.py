@@ -29,7 +29,7 @@ native = pytest.importorskip("tacita._native", reason="the native engine is not 
 pytestmark = pytest.mark.native
 
 PROMPTS, TURNS = ["a film of quiet beauty", "time", "the plot is time"], 3
-PROMPT, COUNT, TOKENS, TOY = "a film of quiet beauty", 2, 16, "insecure_toy_n11"
+PROMPT, COUNT, TOKENS, TOY = "a film of quiet beauty", 2, 16, "insecure_toy_n9"
 PLANNED: Values = {
     "plan": {"preset": TOY, "tokens": TOKENS},
     "run": {"allow_insecure": True},

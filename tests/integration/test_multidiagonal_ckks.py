@@ -47,20 +47,26 @@ def test_encrypted_circuit_equals_the_reference(name, tmp_path):
     assert np.max(np.abs(found - reference.logits)) < tolerance
 
 
-@pytest.mark.parametrize(("packing", "rotations"), [("multidiagonal", "hoisted"), ("columns", "double")])
-def test_softmax_in_rounds_equals_the_reference(packing, rotations, tmp_path):
-    """Every token in the first layer, the first alone in the second. Of columns the first stage refreshes."""
+@pytest.mark.parametrize(
+    ("packing", "rotations", "preset"),
+    [("multidiagonal", "hoisted", PRESET), ("columns", "double", "insecure_toy_n8")],
+)
+def test_softmax_in_rounds_equals_the_reference(packing, rotations, preset, tmp_path):
+    """Every token in the first layer, the first alone in the second. Of columns the first stage refreshes,
+    and there are as many in a small ring."""
     model = tiny.checkpoint(**SHAPES["one ciphertext, first token"])
     hidden, mask = tiny.inputs(model, TOKENS, 21)
     calibration = calibrate(model, TOKENS, hidden_states=[(hidden, mask)])
     specs = fit_circuit(calibration, model.config, None, Functions.of("thor"), tokens=TOKENS)
     assert all(specs.attention(f"layer{i}.attention").rounds for i in range(2))
-    found = encrypted_answer(model, specs, hidden, mask, tmp_path, packing, rotations)
+    found = encrypted_answer(model, specs, hidden, mask, tmp_path, packing, rotations, preset)
     assert np.max(np.abs(found - tiny.run_reference(model, hidden, mask).logits)) < 0.02
 
 
-def encrypted_answer(model, specs, hidden, mask, folder, packing="multidiagonal", rotations="hoisted"):
-    params = toy(PRESET)
+def encrypted_answer(
+    model, specs, hidden, mask, folder, packing="multidiagonal", rotations="hoisted", preset=PRESET
+):
+    params = toy(preset)
     circuit = build(model, specs, Shape(packing, rotations, params.slots, TOKENS))
     answer, *_ = greedy_answers(params, circuit, [(hidden, mask)], folder)
     assert answer.sound()

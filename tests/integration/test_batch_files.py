@@ -20,7 +20,7 @@ pytestmark = pytest.mark.native
 
 TEXTS = ["a fine film", "the plot is dull", "never boring", "a very bad film , is the plot good"]
 CALIBRATION = [*TEXTS, "good", "bad plot", "the film is a very fine film", "dull dull dull"]
-TOY = ["--preset", "insecure_toy_n10", "--tokens", "16"]  # 512 slots: 32 texts of 16 tokens
+TOY = ["--preset", "insecure_toy_n8", "--tokens", "16"]  # 128 slots: 8 texts of 16 tokens
 INSECURE = "--allow-insecure"
 
 
@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plan(model: Path) -> Plan:
-    return api.plan(load(model), tokens=16, preset="insecure_toy_n10", scheme="arion", texts=CALIBRATION)
+    return api.plan(load(model), tokens=16, preset="insecure_toy_n8", scheme="arion", texts=CALIBRATION)
 
 
 def texts_file(folder: Path, name: str, texts: list[str]) -> str:
@@ -74,11 +74,11 @@ def test_places_left_over_answer_as_the_first_text(plan: Plan, model: Path, tmp_
     checkpoint = load(model)
     client = api.Client(api.public_of(plan, checkpoint), tmp_path, allow_insecure=True)
     client.keygen()
-    sizes = [client.encrypt_batch(texts).stat().st_size for texts in (TEXTS * 8, TEXTS[:2])]
+    sizes = [client.encrypt_batch(texts).stat().st_size for texts in (TEXTS * 2, TEXTS[:2])]
     assert sizes[0] == sizes[1]
     api.Server(plan, checkpoint, tmp_path, allow_insecure=True).evaluate()
     answers = client.decrypt_batch()
-    assert len(answers) == plan.batch == 32
+    assert len(answers) == plan.batch == 8
     wanted = api.reference_logits(plan, checkpoint, TEXTS[0])
     for answer in (answers[0], *answers[2:]):
         assert np.max(np.abs(np.array(answer.logits) - wanted)) < 0.02
@@ -88,8 +88,8 @@ def test_places_left_over_answer_as_the_first_text(plan: Plan, model: Path, tmp_
 def test_a_request_over_the_batch_is_refused(plan: Plan, model: Path, tmp_path: Path) -> None:
     checkpoint = load(model)
     client = api.Client(api.public_of(plan, checkpoint), tmp_path, allow_insecure=True)
-    for texts in ([], TEXTS * 9):
-        with pytest.raises(InputError, match=f"{len(texts)} texts, a request of this plan holds 1 to 32"):
+    for texts in ([], TEXTS * 3):
+        with pytest.raises(InputError, match=f"{len(texts)} texts, a request of this plan holds 1 to 8"):
             client.encrypt_batch(texts)
     assert list(tmp_path.iterdir()) == []
 
@@ -98,14 +98,14 @@ def test_classify_encrypts_several_batches(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
-    calibration, file = texts_file(tmp_path, "c.txt", CALIBRATION), texts_file(tmp_path, "t.txt", TEXTS * 9)
+    calibration, file = texts_file(tmp_path, "c.txt", CALIBRATION), texts_file(tmp_path, "t.txt", TEXTS * 3)
     report = tmp_path / "report.json"
     options = ["--model", str(model), *TOY, "--scheme", "arion", "--texts", calibration]
     status, out, err = tacita("classify", "--file", file, *options, "--json", str(report))
     assert status == 0, err
     found = json.loads(report.read_text())
-    assert (found["inputs"], found["requests"], found["texts_per_request"]) == (36, 2, 32)
+    assert (found["inputs"], found["requests"], found["texts_per_request"]) == (12, 2, 8)
     assert found["max_abs_error"] < 0.02
     assert found["agreement"] == 1.0
     assert found["bytes"]["request"] > 0
-    assert len([line for line in out.splitlines() if line.split(":")[0].isdigit()]) == 36
+    assert len([line for line in out.splitlines() if line.split(":")[0].isdigit()]) == 12

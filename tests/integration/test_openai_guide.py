@@ -99,7 +99,8 @@ def test_the_command_takes_its_key_alone_and_ends_at_ctrl_c(tmp_path: Path) -> N
     openai = pytest.importorskip("openai")
     key, log = tmp_path / "key", tmp_path / "log"
     key.write_text("our-own-key\n")
-    options = ["--tokens", "32", "--api-key-file", str(key)]
+    (texts := tmp_path / "texts").write_text(MESSAGE)
+    options = ["--tokens", "32", "--texts", str(texts), "--api-key-file", str(key)]
     with command(*options, log=log) as (process, url):
         asked = {"model": DEFAULT_DECODER.name, "prompt": MESSAGE, "max_tokens": 1}
         with openai.OpenAI(base_url=f"{url}/v1", api_key="our-own-key") as client:

@@ -177,10 +177,12 @@ def test_a_server_that_is_lost_in_a_token_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """A service that offers the package's decoder to two parties."""
+    """A service that offers the package's decoder to two parties, calibrated on fewer texts."""
     folder = tmp_path_factory.mktemp("service")
+    texts = (DEFAULT_DECODER / FILE).read_text(encoding="utf-8").splitlines()
+    (folder / "texts").write_text("\n".join([OPENING, *texts[:40]]), encoding="utf-8")
     options = ("--model", DEFAULT_DECODER.name, "--schemes", "bumblebee", "--tokens", "96")
-    options = (*options, "--texts", str(DEFAULT_DECODER / FILE))
+    options = (*options, "--texts", str(folder / "texts"))
     with started(folder, *options, settings={"service": {"drain": 0}}) as serving:
         yield serving
 
@@ -231,13 +233,13 @@ def test_texts_of_a_service_in_python(service: Started, token: str, tmp_path: Pa
             asked.classify(OPENING)
         with pytest.raises(InputError, match="'thor'"):
             next(asked.generate(OPENING, scheme="thor"))
-        broken = asked.generate(OPENING, max_tokens=12)
+        broken = asked.generate(OPENING, max_tokens=6)
         begun = [next(broken)]
         served: Any = list(asked._inner._sessions.values())
         for session in served[0]._all:
             session.client.party.close()
-        assert [*begun, *broken] == list(asked.generate(OPENING, max_tokens=12))
-        unread = asked.generate(OPENING, max_tokens=12)
+        assert [*begun, *broken] == list(asked.generate(OPENING, max_tokens=6))
+        unread = asked.generate(OPENING, max_tokens=6)
         next(unread)
     with pytest.raises(InputError, match="the service was closed"):
         next(unread)

@@ -30,7 +30,7 @@ def _shape(name: str, fields: Mapping[Any, str], base: Any = None) -> Any:
     """Returns a shape of fields. fields: type -> names; one that ends in "?" may be absent."""
     named = {each: kind for kind, names in fields.items() for each in names.split()}
     declared: Any = {n.rstrip("?"): (kind, None if n.endswith("?") else ...) for n, kind in named.items()}
-    config: Any = {"__base__": base} if base else {"__config__": ConfigDict(extra="forbid")}
+    config: Any = {"__base__": base} if base else {"__config__": ConfigDict(extra="forbid", defer_build=True)}
     return create_model(name, **config, **declared)
 
 

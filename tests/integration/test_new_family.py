@@ -44,7 +44,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkpoint]:
     ("scheme", "packing"), [("thor", "rows"), ("thor", "multidiagonal"), ("arion", "columns")]
 )
 def test_on_ciphertexts(model: Checkpoint, scheme: str, packing: str | None, tmp_path: Any) -> None:
-    toy = {"tokens": 16, "preset": "insecure_toy_n11", "texts": TEXTS}
+    toy = {"tokens": 16, "preset": "insecure_toy_n10", "texts": TEXTS}
     plan = api.plan(model, scheme=scheme, packing=packing, **toy)
     samples = [embed(model, text, 16) for text in TEXTS[: plan.batch]]
     wanted = [reference(model, *sample).logits for sample in samples]

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from test_cli import run
-from test_service import TOY, Caller
+from test_service import LONGER, TOY, Caller
 
 from tacita.cli.ask.schemas import schema_of
 from tacita.cli.service.started import started
@@ -34,7 +34,7 @@ def test_a_restored_server_answers_the_same_clients_with_their_keys(tmp_path: Pa
     first, copy, second = tmp_path / "first", tmp_path / "copy", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    with started(first, "--schemes", "thor", settings=TOY) as server:
+    with started(first, "--schemes", "thor", settings=LONGER) as server:
         caller = Caller(server, server.token("clinic"), tmp_path / "clinic")
         client = caller.prepare()
         undisturbed = caller.answer(caller.post(client))
@@ -49,7 +49,7 @@ def test_a_restored_server_answers_the_same_clients_with_their_keys(tmp_path: Pa
     shutil.copy(server.certificate, tmp_path / "trusted.pem")
     shutil.rmtree(first)
     tacita("restore", copy, "--data", second / "data", "--new-certificate", second / "tls")
-    with started(second, "--schemes", "thor", settings=TOY) as again:
+    with started(second, "--schemes", "thor", settings=LONGER) as again:
         again = replace(again, certificate=tmp_path / "trusted.pem")
         caller = Caller(again, caller.token, caller.work)
         assert caller.get("/v1/models").json() == models

@@ -40,6 +40,8 @@ TOY: Values = {
     "run": {"allow_insecure": True},
     "service": {"drain": 0},
 }
+# Of tests that watch a request under way: it has more to do than those of the others.
+LONGER: Values = {**TOY, "plan": {"preset": "insecure_toy_n11", "tokens": 16}}
 SECRET = "her secret of quiet beauty"
 ASKED = {"model": "sst2-tiny", "scheme": "thor"}
 
@@ -139,7 +141,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) -> None:
-    with started(folder, "--schemes", "thor", settings=TOY) as server:
+    with started(folder, "--schemes", "thor", settings=LONGER) as server:
         caller = Caller(server, server.token("clinic"), folder / "clinic")
         client = caller.prepare()
         undisturbed = caller.answer(caller.post(client))
@@ -151,7 +153,7 @@ def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) ->
         server.process.kill()
         server.process.wait()
         assert gone(processes), "no worker outlives its server"
-    with started(folder, "--schemes", "thor", settings=TOY) as again:
+    with started(folder, "--schemes", "thor", settings=LONGER) as again:
         caller = Caller(again, caller.token, caller.work)
         assert caller.answer(id) == undisturbed
         client.work.response.write_bytes(undisturbed)
@@ -159,7 +161,7 @@ def test_a_request_survives_the_death_of_the_server_bit_for_bit(folder: Path) ->
 
 
 def test_a_server_that_is_asked_to_end_leaves_what_it_cannot_finish_for_later(folder: Path) -> None:
-    with started(folder, "--schemes", "thor", settings=TOY) as server:
+    with started(folder, "--schemes", "thor", settings=LONGER) as server:
         caller = Caller(server, server.token("bank"), folder / "bank")
         client = caller.prepare()
         id = caller.post(client)
@@ -167,7 +169,7 @@ def test_a_server_that_is_asked_to_end_leaves_what_it_cannot_finish_for_later(fo
         processes = family(server.process.pid)
         assert ended(server.process) == 0
         assert gone(processes)
-    with started(folder, "--schemes", "thor", settings=TOY) as again:
+    with started(folder, "--schemes", "thor", settings=LONGER) as again:
         assert Caller(again, caller.token, caller.work).answer(id)
 
 

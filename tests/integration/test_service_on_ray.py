@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from test_cluster import children, mark, require_nothing_left, second_raylet
-from test_service import TOY, Caller, started
+from test_service import LONGER, TOY, Caller, started
 
 from tacita import api
 from tacita.cli.service.started import Started, ended
@@ -25,9 +25,7 @@ pytest.importorskip("tacita._native", reason="the native engine is not built: ma
 pytest.importorskip("ray", reason="Ray is not installed: the extra ray")
 pytestmark = pytest.mark.native
 assert mark  # a fixture that every test here takes
-# A request is under way while a server is asked to end: it has more to do than those of other tests.
-HERE = {**TOY, "plan": {"preset": "insecure_toy_n11", "tokens": 16}}
-ON_RAY = {**HERE, "run": {**TOY["run"], "memory": 4}, "ray": {"address": "local"}}
+ON_RAY = {**LONGER, "run": {**TOY["run"], "memory": 4}, "ray": {"address": "local"}}
 TWO = {**ON_RAY, "ray": {"address": "local", "nodes": 2}}
 
 
@@ -103,6 +101,6 @@ def test_requests_outlive_servers_that_end_and_that_are_killed(folder: Path, mar
         server.process.kill()
         server.process.wait()
     require_nothing_left(mark)
-    with started(folder, "--schemes", "thor", settings=HERE) as server:
+    with started(folder, "--schemes", "thor", settings=LONGER) as server:
         caller = Caller(server, caller.token, caller.work)
         assert all(caller.answer(id) == expected for id in ids), "also without Ray"

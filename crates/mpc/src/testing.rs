@@ -11,8 +11,8 @@ pub fn run_pair<A: Send, B: Send>(
 ) -> (A, B) {
     let (mut mine, mut theirs) = (None, None);
     run_tasks(
-        Box::new(|party| Ok(mine = Some(client(party)?))),
-        Box::new(|party| Ok(theirs = Some(server(party)?))),
+        Box::new(|party| client(party).map(|result| mine = Some(result))),
+        Box::new(|party| server(party).map(|result| theirs = Some(result))),
     );
     (mine.expect("client"), theirs.expect("server"))
 }

@@ -21,25 +21,25 @@ sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
 FILES, ARROWS, FOLDER = 337, 88, 14  # decisions 92, 93, 98, 102, 104, 105
 LINES = {
-    "approx": 2565,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
-    "blocks": 1483,  # attention by tiles (decision 105)
+    "approx": 2563,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
+    "blocks": 1478,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6581,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 119)
-    "client": 3055,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110, 119)
+    "cli": 6578,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 119)
+    "client": 3054,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110, 119)
     "data": 39,
     "evaluate": 1638,  # memory for a client that is to come; threads that spill; devices (78, 113, 122)
-    "gateway": 518,
+    "gateway": 517,
     "generation": 463,  # what a remote client needs of it is in texts (decision 110)
     "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)
-    "models": 2137,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7500,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104, 113)
+    "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
+    "packings": 7496,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104, 113)
     "planning": 4504,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121)
     "plans": 3193,
     "schemes": 1582,  # a device (decision 122)
     "server": 8145,
-    "slots": 2623,  # texts side by side; complex tables in parts (decisions 94, 107)
+    "slots": 2620,  # texts side by side; complex tables in parts (decisions 94, 107)
     "texts": 2274,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119)
-    "two_party": 6414,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
+    "two_party": 6409,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }
 
 

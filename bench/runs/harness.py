@@ -61,7 +61,7 @@ INPUTS = "inputs.sha256"  # in the folder of a run that has not ended: of its pl
 @dataclass(frozen=True)
 class Machine:
     """How a run is executed. memory: GB of the server. work: folder of its files (default: a temporary one).
-    quiet: no bars. device: that evaluates, as of `tacita.resources.device_number`."""
+    quiet: no bars. device: what evaluates, a name that `tacita.resources.device_number` reads."""
 
     backend: str
     threads: int = 0
@@ -235,8 +235,8 @@ def _encrypted(
         save(plan, files.plan)
         how: dict[str, Any] = {"allow_insecure": machine.allow_insecure}
         client = Client(public_of(plan, model), files, one_user=True, **how)
-        options: dict[str, Any] = {x: getattr(machine, x) for x in ("threads", "memory", "device")}
-        server = Server(plan, model, files, resume=machine.work is not None, **options, **how)
+        how |= {"threads": machine.threads, "memory": machine.memory, "device": machine.device}
+        server = Server(plan, model, files, resume=machine.work is not None, **how)
         with ran.timing("start"):
             circuit_of(plan, model)
             server.ring.provide()

@@ -51,8 +51,9 @@ from tacita.evaluate.session import MEMORY_GB
 from tacita.packings.lowering import in_slots
 from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
-from tacita.resources import CPU
+from tacita.resources import CPU, device_number
 from tacita.resources import threads as processors
+from tacita.schemes.base import REAL
 from tacita.schemes.prices import prices_here
 from tacita.settings import PlanOptions
 from tacita.texts.embed import Text, length_of
@@ -116,6 +117,8 @@ def one(
     """
     if (model is None) == (shape is None) or (layers is not None and shape is None):
         raise InputError("bench one: a --model or a --shape, --layers with a shape", hint="one of the two")
+    if device_number(device) is not None and backend != REAL:
+        raise InputError(f"bench one: --device {device} evaluates ciphertexts alone", hint="--backend ckks")
     if model is None:
         chosen = _of_shape(str(shape), layers, tokens, inputs)
     else:
@@ -123,9 +126,8 @@ def one(
         chosen = _of_model(loaded, tokens, read_texts(texts) or texts_for(loaded), inputs)
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):
-        options: dict[str, Any] = {"tokens": tokens, "preset": preset, **chosen.calibration}
-        paid = read_prices(prices) or prices_here(preset)
-        options |= {"prices": paid, "progress": report, "processes": processors()}
+        options: dict[str, Any] = {"prices": read_prices(prices) or prices_here(preset), "progress": report}
+        options |= {"tokens": tokens, "preset": preset, "processes": processors(), **chosen.calibration}
         plan = api.plan(chosen.model, scheme="thor", **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
     if plan_only:

@@ -158,7 +158,7 @@ def twins(tmp_path: Path) -> Path:
 def test_a_browser_gets_the_likeliest_token_alone(
     twins: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """By a plan that tells no logits; a word that is as likely is named."""
+    """The page writes by a plan that shows no logits, and names a word that is as likely."""
     folder = tmp_path_factory.mktemp("alone")
     (folder / "texts").write_text("".join(f"{at} ab {7 * at} ba{at % 5}\n" for at in range(24)))
     options = ("--model", str(twins), "--schemes", "thor", "--tokens", "16", "--anybody")

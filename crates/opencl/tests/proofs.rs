@@ -140,7 +140,7 @@ fn skip(reason: &str) {
 }
 
 #[test]
-#[ignore = "half a minute"]
+#[ignore = "half a minute: `make test-opencl` runs it"]
 fn every_mutant_is_caught() {
     let Some(device) = devices().ok().and_then(|devices| devices.into_iter().next()) else {
         return skip("no OpenCL device");
@@ -159,7 +159,7 @@ fn every_mutant_is_caught() {
 /// What the next test runs in a process of its own: the smallest transforms, of 16 values a side in blocks of
 /// four, and every other kernel.
 #[test]
-#[ignore = "run under the simulator"]
+#[ignore = "the next test runs it under Oclgrind"]
 fn small_kernels() {
     let name = std::env::var(MUTANT).unwrap_or_default();
     for device in devices().expect("the simulator") {
@@ -197,7 +197,7 @@ fn under_oclgrind(mutant: &str) -> Output {
 }
 
 #[test]
-#[ignore = "a minute"]
+#[ignore = "a minute: `make test-opencl` runs it"]
 fn the_simulator_finds_no_race_and_that_of_a_mutant() {
     if !Path::new(OCLGRIND).exists() {
         return skip("no Oclgrind");

@@ -128,7 +128,7 @@ def _opencl() -> str:
     except (TacitaError, AttributeError) as error:  # an engine of before has no devices
         rows, reason = [], str(error)
     names = ", ".join(f"{each['device']} {each['name']}" for each in rows)
-    return f"{names or reason.partition(';')[0]}"
+    return names or reason.partition(";")[0]
 
 
 @device_app.command("list")

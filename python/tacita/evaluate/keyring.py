@@ -136,8 +136,8 @@ class KeyRing:
 
     memory: GB that an evaluation may take, all keys included: what the plan predicts for one client's, and
     further keys, equally large, in what is left. Those that were used longest ago make room. Weights are kept
-    as vectors by `planning.circuit.circuit_of`, and encoded in each request (decision 19). device: that
-    computes and keeps the keys, as of `device_number`.
+    as vectors by `planning.circuit.circuit_of`, and encoded in each request (decision 19). device: what
+    computes and keeps the keys, a name that `device_number` reads.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Server:
 
     Keys, circuit and the matrices of bootstrapping stay from one evaluation to the next. ring: where they
     stay, shared by the servers of a plan's work folders; it has `threads`, `allow_insecure`, `device` and
-    `memory` of its own. device: that evaluates, as of `device_number`.
+    `memory` of its own. device: what evaluates, a name that `device_number` reads.
     memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder.
     resume: go on from the resume point of a killed run of the same request, and save such points, one every
     `save_every` seconds (0: after each stage). usage: of the last evaluation.

@@ -62,7 +62,7 @@ class Place:
 
     folder: of plan, keys, requests and responses, where the scheme has any. threads: 0 for all cores.
     memory: GB. allow_insecure: admits parameters below 128 bits. keep_key: use the secret key that is in
-    the folder already. bar: progress of a step by its title. device: that evaluates, as of `device_number`.
+    the folder already. bar: progress of a step by its title. device: what evaluates (`device_number`).
     """
 
     folder: Path

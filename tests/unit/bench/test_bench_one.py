@@ -153,3 +153,6 @@ def test_what_is_measured_must_be_said(tmp_path: Path, capsys: pytest.CaptureFix
     for wrong in ([], ["--model", str(tmp_path), "--shape", "minilm"], ["--layers", "2"], ["--shape", "gpt"]):
         assert main(["one", *wrong]) == 2
     assert "bench one" in capsys.readouterr().err
+    for backend, device in (("ckks", "cuda"), ("sim", "opencl:0")):
+        assert main(["one", "--shape", "minilm", "--backend", backend, "--device", device]) == 2
+        assert "--device" in (err := capsys.readouterr().err) or f"device {device}" in err

@@ -70,7 +70,7 @@ def test_every_fifth_of_many_is_held_out_and_all_of_few_make_the_intervals() -> 
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> int:
-    """From how many texts on every fifth is held out: fewer than without this."""
+    """Lowers how many texts there must be for every fifth to be held out."""
     monkeypatch.setattr("tacita.planning.calibrate.excesses.MANY", 100)
     return 100
 

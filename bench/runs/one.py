@@ -51,7 +51,7 @@ from tacita.evaluate.session import MEMORY_GB
 from tacita.packings.lowering import in_slots
 from tacita.planning.calibrate.calibrate import texts_for
 from tacita.plans.plan import Plan
-from tacita.resources import CPU, device_number
+from tacita.resources import CPU, require_device
 from tacita.resources import threads as processors
 from tacita.schemes.base import REAL
 from tacita.schemes.prices import prices_here
@@ -117,8 +117,7 @@ def one(
     """
     if (model is None) == (shape is None) or (layers is not None and shape is None):
         raise InputError("bench one: a --model or a --shape, --layers with a shape", hint="one of the two")
-    if device_number(device) is not None and backend != REAL:
-        raise InputError(f"bench one: --device {device} evaluates ciphertexts alone", hint="--backend ckks")
+    require_device(device, backend != REAL and f"--backend {backend}")
     if model is None:
         chosen = _of_shape(str(shape), layers, tokens, inputs)
     else:

@@ -54,9 +54,9 @@ class Check:
 def record(folder: Path, plan: Plan, model: Checkpoint, text: str, *, report: Report, **how: Any) -> Answer:
     """Runs `text` encrypted under a key of its own, and writes what `recheck` reads into the folder.
 
-    how: threads, memory, allow_insecure, as of `Server`. Cost: key generation and one evaluation; evaluation
-    keys are removed again. Raises InputError for a folder that is not empty, for a folder above 50 MB (the
-    plan is then too large for a published run) and as the steps do.
+    how: threads, memory, allow_insecure, device, as of `Server`. Cost: key generation and one evaluation;
+    evaluation keys are removed again. Raises InputError for a folder that is not empty, for a folder above
+    50 MB (the plan is then too large for a published run) and as the steps do.
     """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder}: not empty", hint="name a new folder")

@@ -298,3 +298,23 @@ def device_number(name: str, others: tuple[str, ...] = (CPU, AUTO)) -> int | Non
         names = ", ".join((*others, *(each["device"] for each in rows)))
         raise InputError(f"device {name:.60}: there is none of this name", hint=f"one of {names}")
     return number
+
+
+def require_device(name: str, *without: str | bool | None) -> None:
+    """Refuses a device that there is not, and one where this process evaluates no ciphertexts, rather than
+    ignore it. without: each, unless empty, says why it evaluates none, as "--connect". Raises InputError."""
+    why = next(filter(None, without), None)
+    if why is None:
+        device_number(name)
+    elif name not in (CPU, AUTO):
+        raise InputError(
+            f"--device {name:.60}: it evaluates ciphertexts of this process alone, and {why} has none",
+            hint="--device cpu; else --backend ckks without --connect and --ray, and no two parties",
+        )
+
+
+def device_room(number: int) -> int:
+    """Returns the bytes that a device has for keys, matrices and plaintexts: all but its slots for
+    ciphertexts, which the engine gives half of its memory or its largest buffer, whichever is less."""
+    memory, buffer = (int(devices()[0][number][field]) for field in ("memory", "buffer"))
+    return memory - min(buffer, memory // 2)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from encrypted import make_engine, toy
+from service_dispatch import PATIENCE, make_world
 from test_cli import run
 from test_conformance_ckks import ROTATIONS
+from test_generation_encrypted import TEXTS as SENTENCES
 from test_options_ckks import BUILDS, INFO, TOKENS
+from tiny_decoders import llama
 
 from tacita import compiled
-from tacita.errors import InputError, ShapeError
+from tacita.errors import InputError, ResourceError, ShapeError
+from tacita.evaluate.keyring import KeyRing
+from tacita.generation.generate import Request, generate_batch
 from tacita.packings import executor
 from tacita.packings.conformance import CASES, circuit_of, world_of
 from tacita.planning.place.circuit import place_circuit
 from tacita.plans.prices.formulas import prices_of
 from tacita.resources import device_number, devices
+from tacita.server.jobs import worker
+from tacita.server.jobs.evaluator import open_evaluator
+from tacita.server.jobs.messages import RESOURCES, Done, Failed, Passed
 from tacita.slots.ckks import CkksBackend
 from tacita.slots.conformance import CHECKS, Harness
 
@@ -138,10 +148,109 @@ def test_the_command_takes_a_device_that_is_there(monkeypatch: pytest.MonkeyPatc
         status == 2
         and "device cuda:0: there is none of this name (one of cpu, auto, opencl:0, opencl:1)" in err
     )
-    for more in (["--backend", "sim"], ["--connect", "127.0.0.1:1"], ["--ray", "local"]):
-        status, _, err = run("classify", "a text", "--device", "opencl:1", *more)
-        assert status == 2 and "it evaluates ciphertexts of this process alone" in err
     monkeypatch.setattr(compiled.native, "opencl_devices", lambda: ([], "no OpenCL library; hint: a driver"))
     assert device_number("auto") is None
     with pytest.raises(InputError, match="opencl:0: no OpenCL library"):
         device_number("opencl:0")
+
+
+# A service and a text.
+
+
+def test_a_worker_on_a_device_answers_in_the_processors_bytes(device: int, tmp_path: Path) -> None:
+    """In the process that a service starts for it, which opens few files."""
+    world = make_world(tmp_path, ("ann",))
+    order, spec = world.job("one").order, replace(world.spec, device=f"opencl:{device}")
+    response = order.folder / "response.ct"
+
+    async def served() -> Any:
+        async with asyncio.timeout(PATIENCE):
+            started = await worker.start(spec)
+            try:
+                started.send(order)
+                while isinstance(said := await started.receive(), Passed):
+                    pass
+                return said
+            finally:
+                await started.end()
+
+    assert isinstance(asyncio.run(served()), Done)
+    there = response.read_bytes()
+    response.unlink()
+    assert isinstance(open_evaluator(world.spec).answer(order, lambda _: None), Done)
+    assert there == response.read_bytes()
+
+
+def test_keys_stay_within_a_devices_memory(
+    device: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were used longest ago make room; those that never fit are their client's error."""
+    world, native = make_world(tmp_path), compiled.native
+    ann, bob = (client.work.evaluation_keys for client in world.clients.values())
+    spec, order = replace(world.spec, device="opencl:0"), world.job("one").order
+    matrices, memory = prices_of(world.plan.parameters).sizes.bootstrap_matrices, [10**9]
+    monkeypatch.setattr(
+        native, "opencl_devices", lambda: ([("", "", "", 1 + matrices + memory[0], 1, True, False)], "")
+    )
+
+    def ring() -> KeyRing:
+        return KeyRing(world.plan, memory=4, allow_insecure=True, device="opencl:0")
+
+    held = ring()
+    memory[0] = held.load(ann).nbytes
+    held.load(bob)
+    assert len(held) == 2
+    held = ring()
+    held.load(ann)
+    key_id = held.load(bob).key_id
+    assert len(held) == 1 and held.held(key_id)
+    memory[0] -= 1
+    answer = open_evaluator(spec).answer(order, lambda _: None)
+    assert isinstance(answer, Failed) and answer.code == RESOURCES and answer.resident == 0
+    assert "evaluation keys of 0.0" in answer.detail and "device" in answer.hint
+
+
+def test_keys_that_a_driver_refuses_push_others_out_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, native = make_world(tmp_path), compiled.native
+    ann, bob = (client.work.evaluation_keys for client in world.clients.values())
+    held, most = KeyRing(world.plan, memory=4, allow_insecure=True), [1]
+
+    class Full:
+        """An evaluator without room for more keys than `most`."""
+
+        def with_keys(self, keys: Any) -> Any:
+            if len(held) >= most[0]:
+                raise native.TacitaError("OpenCL: clCreateBuffer failed; hint: fewer slots")
+            return evaluator.with_keys(keys)
+
+    evaluator = held.prepare()
+    monkeypatch.setattr(held, "prepare", Full)
+    held.load(ann)
+    key_id = held.load(bob).key_id
+    assert len(held) == 1 and held.held(key_id)
+    most[0] = 0
+    with pytest.raises(ResourceError, match="evaluation keys: OpenCL: clCreateBuffer failed"):
+        held.load(ann)
+
+
+def test_a_text_is_written_on_a_device(device: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings reach what evaluates, which gives the token of floats."""
+    places, open_ = list[int | None](), compiled.native.Evaluator
+
+    def opened(*given: Any, **how: Any) -> Any:
+        places.append(how.get("device"))
+        return open_(*given, **how)
+
+    monkeypatch.setattr(compiled.native, "Evaluator", opened)
+    how: dict[str, Any] = {"max_tokens": 1, "texts": SENTENCES, "tokens": 16}
+    on: dict[str, Any] = {
+        "backend": "ckks",
+        "scheme": "thor",
+        "preset": "insecure_toy_n9",
+        "allow_insecure": True,
+    }
+    prompts = ["a film of quiet beauty"]
+    tokens = list(generate_batch(llama(), prompts, Request(**how, **on, device=f"opencl:{device}")))
+    assert tokens == list(generate_batch(llama(), prompts, Request(**how))) and places == [device]

@@ -41,7 +41,7 @@ SENTENCES = (
 @taking(
     {
         "plan": ("model", "pooling", "scheme", "packing", "tokens", "preset"),
-        "run": ("threads", "allow_insecure"),
+        "run": ("threads", "device", "allow_insecure"),
     }
 )
 def demo(
@@ -116,7 +116,8 @@ class _Steps:
         insecure = ["--allow-insecure"] if run.allow_insecure else []
         self.model = ["--model", str(model)]
         self.client = ["--public", self.public, *insecure]
-        self.server = [*self.model, *insecure, *(["--threads", str(run.threads)] if run.threads else [])]
+        threads = ["--threads", str(run.threads)] if run.threads else []
+        self.server = [*self.model, *insecure, *threads, "--device", run.device]
         self.seconds, self.sizes, self.peaks = dict[str, float](), dict[str, int](), dict[str, float]()
         self.threads = 0
 
@@ -144,21 +145,22 @@ TEXTS = {"thor": "a film of quiet beauty", BUMBLEBEE: "a waste of time"}
 AskedText = Annotated[str | None, typer.Option("--text", help="What both clients ask.", show_default=False)]
 
 
-@taking({"plan": ("tokens", "preset"), "run": ("allow_insecure",)})
+@taking({"plan": ("tokens", "preset"), "run": ("device", "allow_insecure")})
 def demo_service(settings: Settings, text: AskedText = None) -> None:
     """Start a server, ask it by both of its schemes, and stop it."""
-    allow_insecure, tokens = settings.run.allow_insecure, settings.plan.tokens or TOKENS_DEFAULT
+    run, tokens = settings.run, settings.plan.tokens or TOKENS_DEFAULT
     with needing("service", "demo-service"), needing("client", "demo-service"):
         from tacita.cli.service.started import started
     options = ["--schemes", ",".join(TEXTS), "--tokens", str(tokens)]
-    more: Values = {"plan": {"preset": settings.plan.preset}, "run": {"allow_insecure": allow_insecure}}
+    how = {"allow_insecure": run.allow_insecure, "device": run.device}
+    more: Values = {"plan": {"preset": settings.plan.preset}, "run": how}
     with tempfile.TemporaryDirectory(prefix="tacita-service-") as name:
         folder = Path(name)
         with started(folder, *options, settings=more) as server:
             for line in server.greeting:
                 say(line)
             for scheme, usual in TEXTS.items():
-                _ask(server, scheme, text or usual, folder / scheme, insecure=allow_insecure)
+                _ask(server, scheme, text or usual, folder / scheme, insecure=run.allow_insecure)
     out.print("the server has ended; its folder and both clients' keys are gone")
 
 

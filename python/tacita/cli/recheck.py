@@ -19,12 +19,13 @@ from tacita.plans.plan import Plan
 from tacita.settings import Settings
 
 PLANNING = ("model", "scheme", "tokens", "preset")
+LIMITS = ("threads", "device", "memory", "allow_insecure")
 Record = Annotated[
     str | None, option("--record", help="Run this text and write the folder, with its secret key.")
 ]
 
 
-@taking({"plan": PLANNING, "run": ("threads", "memory", "allow_insecure")})
+@taking({"plan": PLANNING, "run": LIMITS})
 def run(
     settings: Settings,
     folder: Annotated[Path, typer.Argument(help="The folder of a published run.")],
@@ -34,7 +35,7 @@ def run(
     """Check a published run again: its files, its request, its response, and the evaluation itself, with new
     evaluation keys of the secret key that was published with it."""
     limits = settings.run
-    how: dict[str, Any] = {name: getattr(limits, name) for name in ("threads", "memory", "allow_insecure")}
+    how: dict[str, Any] = {name: getattr(limits, name) for name in LIMITS}
     checkpoint = load_model(settings.plan)
     with step("recheck", json) as timed:
         if text is not None:

@@ -195,14 +195,14 @@ Resume = Annotated[
 ]
 
 
-@taking({"plan": ("model", "documents"), "run": ("work", "threads", "memory", "allow_insecure")})
+@taking({"plan": ("model", "documents"), "run": ("work", "threads", "device", "memory", "allow_insecure")})
 def evaluate(settings: Settings, resume: Resume = True, json: Json = None) -> None:
     """Run the model on the ciphertexts."""
     run, passed = settings.run, list[Progress]()
     with step("evaluate", json) as timed, progress("evaluate") as report:
         plan, checkpoint, folder = open_plan(settings)
-        how: dict[str, Any] = {"threads": run.threads, "memory": run.memory, "resume": resume}
-        server = Server(plan, checkpoint, folder, allow_insecure=run.allow_insecure, **how)
+        how: dict[str, Any] = {"threads": run.threads, "memory": run.memory, "device": run.device}
+        server = Server(plan, checkpoint, folder, allow_insecure=run.allow_insecure, resume=resume, **how)
         memory, spilled = server.forecast()
         disk = f", and {size(spilled)} on disk for ciphertexts that do not fit" if spilled else ""
         say(f"evaluate: up to {size(memory)} of memory{disk}")

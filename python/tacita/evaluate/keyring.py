@@ -15,7 +15,15 @@ from tacita.errors import FileError, KeyMissingError, ResourceError
 from tacita.plans import engine
 from tacita.plans.plan import Plan
 from tacita.plans.prices.formulas import file_bytes, prices_of
-from tacita.resources import CPU, GB, available_memory, device_number, require_memory, resident_bytes
+from tacita.resources import (
+    CPU,
+    GB,
+    available_memory,
+    device_number,
+    device_room,
+    require_memory,
+    resident_bytes,
+)
 
 if TYPE_CHECKING:
     from tacita._native import EvaluationKeys, Evaluator
@@ -137,7 +145,7 @@ class KeyRing:
     memory: GB that an evaluation may take, all keys included: what the plan predicts for one client's, and
     further keys, equally large, in what is left. Those that were used longest ago make room. Weights are kept
     as vectors by `planning.circuit.circuit_of`, and encoded in each request (decision 19). device: what
-    computes and keeps the keys, a name that `device_number` reads.
+    computes and keeps the keys, a name that `device_number` reads; they stay within its memory, too.
     """
 
     def __init__(
@@ -148,6 +156,10 @@ class KeyRing:
         self._held: OrderedDict[str, ClientKeys] = OrderedDict()
         self._shared: Evaluator | None = None
         self._making, self._asked, self._device = Lock(), False, device_number(device)
+        self._room: int | None = None  # bytes for all keys together on a device
+        if self._device is not None:
+            matrices = prices_of(plan.parameters).sizes.bootstrap_matrices if plan.bootstraps else 0
+            self._room = max(0, device_room(self._device) - matrices)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -169,8 +181,8 @@ class KeyRing:
 
     def prepare(self) -> Evaluator:
         """Makes what all clients share, once: threads and the matrices of bootstrapping, which take a second
-        and 1 GB at N = 2^16."""
-        with self._making:
+        and 1 GB at N = 2^16. Raises ResourceError, as for a device that is too small."""
+        with self._making, engine.translated(ResourceError):
             if (made := self._shared) is None:
                 made = compiled.native.Evaluator(self.params, threads=self._threads, device=self._device)
                 made.prepare(self._plan.bootstraps > 0, 0)
@@ -182,6 +194,8 @@ class KeyRing:
         memory for its keys and ciphertexts. Cost: 1 to 2 processor seconds a GB. Ends early when the client
         comes, and where less would stay free for others than half of what the evaluation takes."""
         evaluator, need = self.prepare(), predicted_memory(self._plan, self._memory)
+        if self._device is not None:
+            return  # where keys and ciphertexts will lie
         left = 2 * file_bytes(self._plan)["evaluation_keys"]  # the other half is made of its seeds
         left += working_bytes(self._plan, self._memory)
         left = max(0, min(left, int(self._memory * GB) - (taken_bytes(evaluator) or 0)))
@@ -208,8 +222,8 @@ class KeyRing:
         with ThreadPoolExecutor(1) as meanwhile:
             shared = meanwhile.submit(self.prepare)
             keys = self._read(path)
-        self._make_room()
-        evaluator = shared.result().with_keys(keys)
+        self._make_room(keys.nbytes)
+        evaluator = self._with_keys(shared.result(), keys)
         if not self._held:
             evaluator.prepare(False, self._working(evaluator))
         self._held[keys.key_id] = entry = ClientKeys(keys.key_id, evaluator, keys.nbytes, mark)
@@ -224,11 +238,31 @@ class KeyRing:
             there += self._shared.unused_bytes + prices_of(self._plan.parameters).sizes.bootstrap_matrices
         return predicted_memory(self._plan, self._memory) - min(there, resident_bytes() or 0)
 
-    def _make_room(self) -> None:
-        """Drops the least recently used keys until the limit leaves room for one more client's."""
+    def _make_room(self, nbytes: int = 0) -> None:
+        """Drops the least recently used keys until the limit leaves room for one more client's, and a device
+        for so many bytes. Raises ResourceError, and drops none, where a device never has it."""
         spare = max(0, int(self._memory * GB) - server_bytes(self._plan))
+        if self._room is not None:
+            if nbytes > self._room:
+                raise ResourceError(
+                    f"evaluation keys of {nbytes / GB:.2f} GB, the device has {self._room / GB:.2f} for keys",
+                    hint="a larger device, or --device cpu",
+                )
+            spare = min(spare, self._room - nbytes)
         while self._held and sum(held.nbytes for held in self._held.values()) > spare:
             self._held.popitem(last=False)
+
+    def _with_keys(self, shared: Evaluator, keys: EvaluationKeys) -> Evaluator:
+        """Returns the evaluator over a client's keys. Where a device refuses them, as others use its memory,
+        too, the least recently used make room. Raises ResourceError where none is left."""
+        while True:
+            try:
+                with engine.translated(ResourceError, "evaluation keys"):
+                    return shared.with_keys(keys)
+            except ResourceError:
+                if not self._held:
+                    raise
+                self._held.popitem(last=False)
 
     def _read(self, path: Path) -> EvaluationKeys:
         try:

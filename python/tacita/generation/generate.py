@@ -65,7 +65,7 @@ class Request(TextOptions):
     package's. scheme: on ciphertexts, one of `SCHEMES`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
     `PlanRequest`; None for logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see
-    `PlanRequest`."""
+    `PlanRequest`. device: what evaluates ciphertexts (`device_number`)."""
 
     backend: str = "plain"
     tokens: int = ROOM
@@ -78,6 +78,7 @@ class Request(TextOptions):
     reveal: str | None = None
     gap: float = GAP
     cache: bool = False
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -263,7 +264,7 @@ def _encrypted(
 ) -> Iterator[tuple[int, Token]]:
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
     last."""
-    options = {"allow_insecure": request.allow_insecure, "bar": shown.bar}
+    options = {"allow_insecure": request.allow_insecure, "bar": shown.bar, "device": request.device}
     with asking(plan, model, request.backend, len(texts), **options) as ask:
         requests = TokenRequests(model, plan.batch, kept=request.cache)
 

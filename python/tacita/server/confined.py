@@ -30,11 +30,16 @@ OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL  # rights that a 
 PACKAGES = str(Path(__file__).parents[2])  # the folder with this one
 SYSTEM = ("/usr", "/lib", "/lib64")  # libraries
 FACTS = ("/etc", "/proc", "/sys")  # of the machine: time zone, memory, processors
-NAMES = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
+NAMES = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV", "OPENCL_DYLIB_PATH")
 OWN = ("TACITA_MODEL", "TACITA_SIMD")  # and not TACITA_TOKEN
-PREFIXES = ("LC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "RAYON_", "RUST_BACKTRACE")
+PREFIXES = (
+    *("LC_", "MKL_", "OMP_", "OPENBLAS_", "PYTHON", "RAYON_", "RUST_BACKTRACE"),
+    *("CUDA_VISIBLE", "OCL_ICD_", "ROCR_VISIBLE"),  # so that a number means the same device
+)
 KILLED_FIRST = 500  # of 1000, added to a process's badness: see oom_score_adj in proc(5)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+CARDS = ("/dev/dri", "/dev/kfd", "/dev/nvidia*")  # patterns of what drivers of OpenCL open
+CACHES = ("XDG_CACHE_HOME", "CUDA_CACHE_PATH")  # variables of the folder in which they keep kernels
 
 
 class AbsentError(Exception):
@@ -42,12 +47,17 @@ class AbsentError(Exception):
 
 
 def command(
-    module: str, *arguments: str, hidden: Path, reads: Iterable[Path] = (), writes: Iterable[Path] = ()
+    module: str,
+    *arguments: str,
+    hidden: Path,
+    reads: Iterable[Path] = (),
+    writes: Iterable[Path] = (),
+    cards: bool = False,
 ) -> tuple[str, ...]:
     """Returns a command that runs a module with these arguments, confined. hidden: a folder in which nothing
-    but `reads` and `writes` may be read. Start it with `environment`."""
+    but `reads` and `writes` may be read. cards: whether it computes on a GPU. Start it with `environment`."""
     options = [f"--hidden={hidden.absolute()}", *(f"--read={path.absolute()}" for path in reads)]
-    options += [f"--write={path.absolute()}" for path in writes]
+    options += [f"--write={path.absolute()}" for path in writes] + ["--cards"] * cards
     return (sys.executable, "-P", "-m", __name__, *options, module, *arguments)
 
 
@@ -61,12 +71,16 @@ def environment() -> dict[str, str]:
     return variables | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def confine(hidden: Path, reads: Sequence[Path], writes: Sequence[Path]) -> None:
-    """Restricts this thread, and whatever it starts, to these files. Raises AbsentError."""
+def confine(hidden: Path, reads: Sequence[Path], writes: Sequence[Path], *, cards: bool = False) -> None:
+    """Restricts this thread, and whatever it starts, to these files, and to GPUs where `cards`. Raises
+    AbsentError."""
     version = _call(CREATE, None, 0, ASK_VERSION)
     readable = [*_program(hidden), *reads, *(link for path in reads for link in _links(path))]
     rules = [(path, READ) for path in readable] + [(path, _all(version)) for path in writes]
     rules += [(Path(path), READ | WRITE_FILE) for path in DEVICES]
+    for pattern in CARDS if cards else ():
+        paths = Path("/").glob(pattern.removeprefix("/"))
+        rules += [(path, READ | WRITE_FILE | IOCTL) for path in paths]
     network, scope = (0b11 if version >= 4 else 0), (0b11 if version >= 6 else 0)
     fields = (_all(version), network, scope)[: 1 + (version >= 4) + (version >= 6)]
     handle = _call(CREATE, packed := struct.pack(f"{len(fields)}Q", *fields), len(packed), 0)
@@ -139,12 +153,13 @@ def main() -> None:
     parser.add_argument("--hidden", type=Path, required=True)
     parser.add_argument("--read", type=Path, action="append", default=[])
     parser.add_argument("--write", type=Path, action="append", default=[])
+    parser.add_argument("--cards", action="store_true")
     parser.add_argument("module")
     parser.add_argument("arguments", nargs="*")
     arguments = parser.parse_args()
     yield_memory()
     try:
-        confine(arguments.hidden, arguments.read, arguments.write)
+        confine(arguments.hidden, arguments.read, arguments.write, cards=arguments.cards)
     except (AbsentError, AttributeError, OSError) as error:  # AttributeError: another system than Linux
         logs.start()
         logs.warn("unconfined", why=str(error), module=arguments.module)

@@ -24,19 +24,19 @@ LINES = {
     "approx": 2563,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1478,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6578,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 119)
+    "cli": 6606,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 119, 122)
     "client": 3054,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110, 119)
     "data": 39,
-    "evaluate": 1638,  # memory for a client that is to come; threads that spill; devices (78, 113, 122)
+    "evaluate": 1672,  # memory for a client that is to come; threads that spill; devices (78, 113, 122)
     "gateway": 517,
-    "generation": 463,  # what a remote client needs of it is in texts (decision 110)
+    "generation": 464,  # what a remote client needs of it is in texts (decision 110)
     "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7496,  # exact functions, of an ablation; the largest of several ciphertexts (93, 104, 113)
     "planning": 4504,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121)
     "plans": 3193,
     "schemes": 1582,  # a device (decision 122)
-    "server": 8145,
+    "server": 8178,  # a worker on a device (decision 122)
     "slots": 2620,  # texts side by side; complex tables in parts (decisions 94, 107)
     "texts": 2274,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119)
     "two_party": 6409,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)

@@ -191,6 +191,27 @@ def test_a_worker_opens_neither_the_signing_key_nor_the_ledger(tmp_path: Path) -
     assert found["network"] in ("PermissionError", "done")  # kernels before 6.7 do not bind it
 
 
+CARD = """
+    import sys
+    from pathlib import Path
+    from tacita.server import confined
+
+    confined.CARDS = ("/dev/ful*",)  # in place of a GPU's
+    confined.confine(Path(sys.argv[1]), [], [], cards=bool(sys.argv[2:]))
+    open("/dev/full", "r+b", buffering=0)
+"""
+
+
+def test_a_worker_opens_a_card_only_to_compute_there(tmp_path: Path) -> None:
+    if not landlocked():
+        pytest.skip("no Landlock here")
+    program = (sys.executable, "-c", textwrap.dedent(CARD), str(tmp_path))
+    ran((*program, "cards"), tmp_path)
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        ran(program, tmp_path)
+    assert b"PermissionError" in caught.value.stderr and b"/dev/full" in caught.value.stderr
+
+
 def test_what_cannot_be_confined_runs_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "probe.py").write_text("print('runs')")
     done = ran(confined.command("probe", hidden=Path(sys.prefix) / "data"), tmp_path)

@@ -38,7 +38,7 @@ from tacita.planning.circuit import exact_names
 from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
-from tacita.resources import peak_memory_gb
+from tacita.resources import peak_memory_gb, require_device
 from tacita.resources import threads as all_threads
 from tacita.schemes.base import REAL, Place
 from tacita.schemes.ciphertexts import parameters
@@ -46,6 +46,7 @@ from tacita.settings import Settings
 from tacita.texts.generation import ids_of
 from tacita.texts.task import NEXT, REGRESSION, SINGLE_LABEL, require_kind
 from tacita.texts.task import TaskModel as Model
+from tacita.two_party.plan.plan import TwoPartyPlan
 
 Data = Annotated[
     Path,
@@ -85,7 +86,7 @@ Exact = Annotated[
 @taking(
     {
         "plan": ("model", "pooling", "scheme", "packing", "tokens", "preset", "texts"),
-        "run": ("backend", "threads", "work", "allow_insecure"),
+        "run": ("backend", "threads", "device", "work", "allow_insecure"),
     }
 )
 def run(
@@ -107,6 +108,7 @@ def run(
         update={"model": model_folder(settings.plan.model or api.DEFAULT_MODEL)}
     )
     backend, checkpoint = run.backend or "sim", load_model(options)  # by its folder, for other processes too
+    require_device(run.device, backend != REAL and f"--backend {backend}")
     problem, ablation = problem_of(checkpoint.config, backend), exact_of(exact, checkpoint, backend)
     if problem == NEXT:
         inputs, bad = predicted(checkpoint, data, request.tokens, limit), list[Line]()
@@ -119,10 +121,12 @@ def run(
     texts = [each.text for each in inputs if each.text is not None]
     request = request.calibrated_for(texts)
     plan = planned(checkpoint, request)
+    require_device(run.device, isinstance(plan, TwoPartyPlan) and plan.scheme)
     encrypted = backend == REAL
     processes = min(processes or (1 if encrypted else run.threads or all_threads()), len(inputs))
     with nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-        place = Place(Path(folder), run.threads, allow_insecure=run.allow_insecure, keep_key=True)
+        how: dict[str, Any] = {"allow_insecure": run.allow_insecure, "device": run.device}
+        place = Place(Path(folder), run.threads, keep_key=True, **how)
         measure = Measure(plan, options, backend, place, ablation)
         journal = Journal.beside(json, measure.digest(checkpoint))
         rows = journal.rows(inputs)

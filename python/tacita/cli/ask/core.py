@@ -25,7 +25,7 @@ from tacita.cli.report import Outcome, Result, run_report, show_lines, show_resu
 from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.files import Workdir
-from tacita.resources import CPU, device_number, peak_memory_gb
+from tacita.resources import peak_memory_gb, require_device
 from tacita.resources import threads as all_threads
 from tacita.schemes.base import REAL, AnyPlan, Place, Seconds, require_allowed, save
 from tacita.schemes.registry import scheme_of
@@ -62,14 +62,16 @@ def question_of(
 def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     """Asks, shows and reports all texts. json: the file of the report. Raises typer.Exit where no line can be
     asked, and what planning and running raise."""
+    run, clear = settings.run, settings.run.backend not in (None, REAL) and "--backend"
+    connect, by_ray = settings.network.connect and "--connect", settings.ray.address and "--ray"
+    require_device(run.device, connect, by_ray, clear)
     _require_spread(settings)
-    question = replace(question, show_anyway=settings.run.show_anyway)
-    _require_device(settings)
+    question = replace(question, show_anyway=run.show_anyway)
     if settings.network.connect:
         return remote.ask(question, settings, json)
-    request, backend = plan_request(settings.plan), settings.run.backend or "ckks"
-    require_allowed(request, backend, allow_insecure=settings.run.allow_insecure)
-    require_writable(json, settings.run.work and Workdir(settings.run.work).plan)
+    request, backend = plan_request(settings.plan), run.backend or "ckks"
+    require_allowed(request, backend, allow_insecure=run.allow_insecure)
+    require_writable(json, run.work and Workdir(run.work).plan)
     checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)
@@ -78,34 +80,21 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     began = time.monotonic()
     inputs = len(good) if question.file or request.scheme else None
     request = request.calibrated_for([line.text for line in good])
-    quick = backend == "plain" and not settings.run.work  # a plan that stays may be used for encryption
+    quick = backend == "plain" and not run.work  # a plan that stays may be used for encryption
     plan = planned(checkpoint, replace(request, inputs=inputs, quick=quick))
     seconds = {"plan": time.monotonic() - began}
-    _require_device(settings, plan)
+    require_device(run.device, isinstance(plan, TwoPartyPlan) and plan.scheme)
     if isinstance(plan, TwoPartyPlan) and backend == "ckks" and not settings.ray.address:
         with own_server(plan, checkpoint, settings) as own:
             outcome = remote.ask(replace(question, lines=good), own, json)
         return replace(outcome, sha256=checkpoint.sha256, complete=outcome.complete and not bad)
-    run = _Run(plan, checkpoint, settings, question, good, backend, request.link, seconds)
-    results, figures = run.results()
+    local = _Run(plan, checkpoint, settings, question, good, backend, request.link, seconds)
+    results, figures = local.results()
     figures["rejected"] = [{"line": line.number, "error": line.problem} for line in bad]
     with reporting(json, figures):
         show_lines(results) if question.file else show_results(results)
         show_run(figures)
     return Outcome(results, checkpoint.name, checkpoint.sha256, not bad)
-
-
-def _require_device(settings: Settings, plan: AnyPlan | None = None) -> None:
-    """Refuses a device where this process evaluates no ciphertexts. Raises InputError."""
-    network, run = settings.network, settings.run
-    if run.device == CPU:
-        return
-    if network.connect or settings.ray.address or run.backend not in (None, REAL):
-        message = f"--device {run.device:.60}: it evaluates ciphertexts of this process alone"
-        raise InputError(message, hint="without --connect, --ray and --backend")
-    if isinstance(plan, TwoPartyPlan):
-        raise InputError(f"--device {run.device:.60}: two parties have none", hint="--scheme thor")
-    device_number(run.device)
 
 
 @contextmanager

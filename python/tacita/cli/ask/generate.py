@@ -47,7 +47,8 @@ from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.generate import ROOM, Request, Shown, generate_batch
 from tacita.plans.scheme import AUTO, BUMBLEBEE, SCHEMES
-from tacita.schemes.base import Report
+from tacita.resources import require_device
+from tacita.schemes.base import REAL, Report
 from tacita.schemes.prices import prices_here
 from tacita.settings import Settings
 from tacita.texts.embed import length_of
@@ -65,15 +66,14 @@ LINE = {
 }
 FILE = {
     "plan": ("gap", "link"),
-    "run": ("threads", "allow_insecure", "show_anyway", "seed"),
+    "run": ("threads", "device", "allow_insecure", "show_anyway", "seed"),
     "network": NETWORK,
 }
 
 
 @dataclass
 class Timed:
-    """The tokens as they came, and the seconds that each took; those of the first include the prompt. ended:
-    whether all of them came."""
+    """The tokens as they came, with seconds of each, the prompt's in the first. ended: whether all came."""
 
     tokens: list[Token] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -114,10 +114,9 @@ class Timed:
 
     def report(self) -> dict[str, Any]:
         """Returns the figures of `--json`."""
-        later = self.seconds[1:]
+        first, *later = self.seconds
         mean = sum(later) / len(later) if later else None
-        times = {"prefill": {"wall_seconds": self.seconds[0]}, "token": {"wall_seconds": mean}}
-        return self.written() | times
+        return self.written() | {"prefill": {"wall_seconds": first}, "token": {"wall_seconds": mean}}
 
     def warn(self, line: str = "") -> int:
         """Warns of tokens that are in doubt, and returns the exit status. line: what the warnings begin
@@ -257,16 +256,18 @@ def _request(
     settings: Settings, max_tokens: int, stops: tuple[str, ...], choice: Choice, *, cache: bool
 ) -> Request:
     """Returns what is asked for. Raises InputError for a scheme that continues no text."""
-    plan, run = settings.plan, settings.run
-    scheme = None if plan.scheme == AUTO and settings.network.connect else plan.scheme
+    plan, run, connect = settings.plan, settings.run, settings.network.connect
+    scheme = None if plan.scheme == AUTO and connect else plan.scheme
     if scheme not in (None, BUMBLEBEE, *SCHEMES):
         names = ", ".join((*SCHEMES, BUMBLEBEE))
         raise InputError(f"generate: --scheme {plan.scheme!r:.40}", hint=f"one of {names}")
     backend = run.backend or "plain"
+    require_device(run.device, connect and "--connect", backend != REAL and f"--backend {backend}")
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
-    request = replace(request, reveal=plan.reveal, gap=plan.gap, cache=cache, show_anyway=run.show_anyway)
-    here = request.on_ciphertexts and not settings.network.connect
+    more: dict[str, Any] = {"cache": cache, "show_anyway": run.show_anyway, "device": run.device}
+    request = replace(request, reveal=plan.reveal, gap=plan.gap, **more)
+    here = request.on_ciphertexts and not connect
     return replace(request, prices=prices_here(plan.preset)) if here else request
 
 
@@ -316,9 +317,8 @@ def _require_nothing(settings: Settings, request: Request) -> None:
         "--cache": request.cache,
     }
     if named := [name for name, value in decided.items() if value]:
-        raise InputError(
-            f"generate: {', '.join(named)} with --connect", hint="the server has them: leave it out"
-        )
+        hint = "the server has them: leave it out"
+        raise InputError(f"generate: {', '.join(named)} with --connect", hint=hint)
 
 
 # Generation with a server.

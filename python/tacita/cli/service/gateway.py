@@ -23,7 +23,7 @@ from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.resources import raise_descriptors
+from tacita.resources import raise_descriptors, require_device
 from tacita.settings import TIMEOUT, Keys, Settings
 from tacita.two_party.plan.plan import TwoPartyPlan
 
@@ -37,7 +37,7 @@ LINE: Keys = {
     "gateway": ("listen", "api_key_file"),
 }
 FILE: Keys = {
-    "run": ("threads", "allow_insecure"),
+    "run": ("threads", "device", "allow_insecure"),
     "network": ["prepared", *(name for name in NETWORK if name != "token_file")],
     "service": ("certificate", "key"),
     "gateway": ("calls",),
@@ -49,6 +49,7 @@ SLOWEST = 1000.0  # bytes a second at which answers must be read
 def run(settings: Settings) -> None:
     """Serve OpenAI's clients of this machine: embeddings, completions, chats, reranking. The server behind
     --connect sees none of it; without --connect both sides run here, to try it."""
+    require_device(settings.run.device, "a gateway")
     host, port = address(settings.gateway.listen, "--listen", 0)
     key = token_of(settings.gateway.api_key_file) if settings.gateway.api_key_file else None
     if beyond_loopback(host) and not (key and settings.service.certificate):

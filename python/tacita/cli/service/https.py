@@ -21,7 +21,15 @@ from tacita.errors import InputError
 from tacita.extras import needing
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE, NAMES
-from tacita.resources import GB, available_memory, raise_descriptors
+from tacita.resources import (
+    CPU,
+    GB,
+    available_memory,
+    device_number,
+    devices,
+    raise_descriptors,
+    require_device,
+)
 from tacita.server import logs
 from tacita.server.connections import bound_socket, listen, pending_of, renewing
 from tacita.server.machines.cluster import Site, Where, require_reachable, where_of
@@ -51,6 +59,7 @@ def require_serving(settings: Settings) -> None:
     """Raises InputError for a setting that goes with https, without it, for one that does not, with it, and
     for values that cannot be."""
     service = settings.service
+    device_of(settings)
     if service.https is None:
         for name in OF_HTTPS:
             if name in service.model_fields_set:
@@ -75,6 +84,20 @@ def require_serving(settings: Settings) -> None:
             raise InputError(f"no scheme {scheme!r:.40}", hint=f"of {', '.join(NAMES)}")
 
 
+def device_of(settings: Settings) -> str:
+    """Returns what evaluates ciphertexts, the processor or a device by its number. Raises InputError for one
+    that there is not or that would evaluate none, and for several workers: each takes half of its memory."""
+    run, service, ray = settings.run, settings.service, settings.ray
+    pools = sum(scheme != BUMBLEBEE for *_, schemes in served(settings) for scheme in schemes)
+    without = "a port" if service.https is None else not pools and BUMBLEBEE
+    require_device(run.device, without, ray.address and "--ray")
+    number = None if without or ray.address else device_number(run.device)
+    if number is not None and pools > 1:
+        message = f"serve: device {run.device:.60} for {pools} models and schemes on ciphertexts"
+        raise InputError(message, hint="one of them in a service, or [run] device = cpu")
+    return CPU if number is None else f"opencl:{number}"
+
+
 def over_https(settings: Settings, own: Identity | None) -> None:
     """Serves until SIGTERM or Ctrl-C. own: its certificate. Raises what planning and starting raise."""
     host, port = address(settings.service.https or "", "--https", 0)
@@ -95,6 +118,8 @@ def over_https(settings: Settings, own: Identity | None) -> None:
     logs.start()
     with bound_socket(host, port) as listener:
         limits = replace(_limits(settings), **_callers(settings.service, host, own))
+        if settings.run.device != CPU:
+            say(f"ciphertexts are evaluated {_device_words(limits.device)}")
         offers = offers_of_all(settings, on_nodes=where is not None)
 
         async def serve() -> None:
@@ -155,6 +180,7 @@ def _limits(settings: Settings) -> Limits:
         anybody=QUOTA if service.anybody else None,
         threads=run.threads,
         memory=run.memory,
+        device=device_of(settings),
         allow_insecure=run.allow_insecure,
         sessions=service.clients,
         prepared=service.prepared,
@@ -171,6 +197,11 @@ def _limits(settings: Settings) -> Limits:
         least_rate=service.least_rate * 1e3,
         most_keys=None if service.most_keys is None else int(service.most_keys * GB),
     )
+
+
+def _device_words(device: str) -> str:
+    names = {each["device"]: shown(each["name"], 80) for each in devices()[0]}
+    return f"on {device}, {names[device]}" if device in names else "by the processor"
 
 
 def _callers(service: ServiceOptions, host: str, own: Identity | None) -> dict[str, Any]:

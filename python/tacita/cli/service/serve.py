@@ -48,7 +48,7 @@ LINE = {
 }
 FILE = {
     "plan": ("model", "pooling", "nearest", "titles", "preset", "begin"),
-    "run": ("threads", "memory", "allow_insecure"),
+    "run": ("threads", "device", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (
         *(

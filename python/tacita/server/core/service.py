@@ -144,6 +144,7 @@ class Service:
             memory=settings.memory,
             allow_insecure=settings.allow_insecure,
             sha256=offered.sha256,
+            device=settings.device,
         )
         pool = WorkerPool(spec, self.jobs.on_event, waiting=settings.waiting, clock=clock)
         self.jobs.pools[spec.name] = pool

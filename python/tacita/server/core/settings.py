@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from tacita.errors import FileError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.files import replacing
+from tacita.resources import CPU
 from tacita.server.store.tables import Quota
 
 HOUR = 3600.0
@@ -28,9 +29,9 @@ DAY = 24 * HOUR
 class Settings:
     """How a service runs. data: the folder of everything that the server keeps, for it alone. anybody:
     the quota of each caller without a token; None: there are none. documents: an index that two parties
-    search. memory: GB of each worker. waiting: requests that a scheme's queue holds. sessions: of two
-    parties at the same time; prepared: texts that one of these prepares. drain: seconds that running
-    requests get to end after SIGTERM. kept: seconds that an answer waits to be fetched. keep_keys:
+    search. memory: GB of each worker; device: what it evaluates on. waiting: requests that a scheme's queue
+    holds. sessions: of two parties at the same time; prepared: texts that one of these prepares. drain:
+    seconds that running requests get to end after SIGTERM. kept: seconds that an answer waits. keep_keys:
     seconds that keys stay without being used. most_keys: bytes of all keys; None: what the disk has.
     patience: seconds of silence in a body; least_rate: bytes a second that it must come with. streams: of
     events that a client may hold. address_per_minute: calls without a valid token that one address may
@@ -43,6 +44,7 @@ class Settings:
     documents: Path | None = None
     threads: int = 0
     memory: float = MEMORY_GB
+    device: str = CPU
     allow_insecure: bool = False
     waiting: int = 64
     sessions: int = 4

@@ -24,7 +24,7 @@ from tacita.plans import envelope
 from tacita.plans.files import Workdir, require
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
-from tacita.resources import peak_memory_gb
+from tacita.resources import CPU, peak_memory_gb
 from tacita.server import logs
 from tacita.server.child import MOST_TEXT
 from tacita.server.jobs.messages import (
@@ -59,7 +59,8 @@ def mark_of(path: Path) -> str:
 
 class JobEvaluator:
     """Answers jobs of one plan. spec: root, cores, memory and resume points. resume: as of `Server`. mark:
-    of a file of keys, tells it from another one. Raises PlanError for another model than the plan's."""
+    of a file of keys, tells it from another one. Raises PlanError for another model than the plan's,
+    ResourceError for a device that cannot serve."""
 
     def __init__(
         self,
@@ -71,11 +72,13 @@ class JobEvaluator:
         mark: Callable[[Path], str] = mark_of,
     ) -> None:
         limits: dict[str, Any] = {"threads": spec.threads, "memory": spec.memory}
-        self.ring = KeyRing(plan, **limits, allow_insecure=spec.allow_insecure)
+        self.ring = KeyRing(plan, **limits, allow_insecure=spec.allow_insecure, device=spec.device)
         self.root, self._mark = spec.root.resolve(), mark
         limits |= {"resume": resume, "save_every": spec.save_every}
         self._server: Callable[[Path], Server] = partial(Server, plan, model, ring=self.ring, **limits)
         circuit_of(plan, model)
+        if spec.device != CPU:
+            self.ring.prepare()  # a device that fails is the operator's to know, before a client comes
         Thread(target=self.ring.provide, name="provide").start()  # beside the wait for the first job
 
     def answer(self, job: Evaluate, report: Report) -> Done | Failed | Stopped:

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from tacita.evaluate.session import SAVE_EVERY
 from tacita.progress import Progress
+from tacita.resources import CPU
 from tacita.server.child import Message
 
 REFUSED, DEADLINE, WORKER, RESOURCES, INTERNAL = "refused", "deadline", "worker", "resources", "internal"
@@ -27,7 +28,7 @@ class WorkerSpec(Message):
     folder: of the model, or a name that `checkpoint.load` knows. plan: the folder with plan.json and salt.
     root: the folder below which jobs' folders and files of keys lie. threads: 0 for all cores. memory: GB,
     keys included. sha256: of the checkpoint, hex; a worker that loads another one does not start. save_every:
-    seconds between resume points, 0 for one after each stage.
+    seconds between resume points, 0 for one after each stage. device: what evaluates (`device_number`).
     """
 
     tag: ClassVar[str] = "setup"
@@ -41,6 +42,7 @@ class WorkerSpec(Message):
     allow_insecure: bool
     sha256: str
     save_every: float = SAVE_EVERY
+    device: str = CPU
 
     @property
     def name(self) -> tuple[str, str]:

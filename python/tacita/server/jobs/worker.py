@@ -7,6 +7,7 @@ main one carries them out.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from typing import Protocol
 
 from tacita.errors import PeerError, TacitaError
 from tacita.progress import Progress
+from tacita.resources import CPU
 from tacita.server import child, confined, logs
 from tacita.server.child import Channel, Child, Ready, Unable, channel_of
 from tacita.server.jobs.evaluator import EndedError, Report, open_evaluator
@@ -34,13 +36,17 @@ from tacita.server.jobs.messages import (
 from tacita.server.store.bodies import KEYS, REQUESTS
 
 MODULE = "tacita.server.jobs.worker"
+KERNELS = "kernels"  # folder of what drivers of OpenCL compile, in the data folder: some do not without one
 BAD = 2  # exit status for orders that are none
 Start = Callable[[WorkerSpec], Awaitable[Child]]
 
 
 async def start(spec: WorkerSpec) -> Child:
     """Starts a worker on this machine. Returns, costs and raises what `start_process` does."""
-    return await start_process(command_of(spec), spec, confined.environment())
+    environment = confined.environment()
+    if spec.device != CPU:
+        environment |= dict.fromkeys(confined.CACHES, str(spec.root.absolute() / KERNELS))
+    return await start_process(command_of(spec), spec, environment)
 
 
 def command_of(spec: WorkerSpec) -> Sequence[str]:
@@ -50,7 +56,11 @@ def command_of(spec: WorkerSpec) -> Sequence[str]:
     reads, writes = [spec.folder, spec.plan, root / KEYS], [root / REQUESTS]
     for path in (root / KEYS, root / REQUESTS):
         path.mkdir(mode=0o700, exist_ok=True)
-    return confined.command(MODULE, hidden=root, reads=reads, writes=writes)
+    if cards := spec.device != CPU:
+        writes.append(kernels := root / KERNELS)
+        shutil.rmtree(kernels, ignore_errors=True)  # a worker that was taken over leaves the next one nothing
+        kernels.mkdir(mode=0o700)
+    return confined.command(MODULE, hidden=root, reads=reads, writes=writes, cards=cards)
 
 
 async def start_process(command: Sequence[str], spec: WorkerSpec, environment: Mapping[str, str]) -> Child:

@@ -313,8 +313,9 @@ def require_device(name: str, *without: str | bool | None) -> None:
         )
 
 
-def device_room(number: int) -> int:
-    """Returns the bytes that a device has for keys, matrices and plaintexts: all but its slots for
-    ciphertexts, which the engine gives half of its memory or its largest buffer, whichever is less."""
+def device_room(number: int) -> tuple[int, int]:
+    """Returns the bytes of a device's slots for ciphertexts, which the engine gives half of its memory or its
+    largest buffer, whichever is less, and those that are left for keys, matrices and plaintexts."""
     memory, buffer = (int(devices()[0][number][field]) for field in ("memory", "buffer"))
-    return memory - min(buffer, memory // 2)
+    slots = min(buffer, memory // 2)
+    return slots, memory - slots

@@ -26,7 +26,7 @@ from tacita.packings import executor
 from tacita.packings.conformance import CASES, circuit_of, world_of
 from tacita.planning.place.circuit import place_circuit
 from tacita.plans.prices.formulas import prices_of
-from tacita.resources import device_number, devices
+from tacita.resources import GB, device_number, devices
 from tacita.server.jobs import worker
 from tacita.server.jobs.evaluator import open_evaluator
 from tacita.server.jobs.messages import RESOURCES, Done, Failed, Passed
@@ -208,6 +208,19 @@ def test_keys_stay_within_a_devices_memory(
     answer = open_evaluator(spec).answer(order, lambda _: None)
     assert isinstance(answer, Failed) and answer.code == RESOURCES and answer.resident == 0
     assert "evaluation keys of 0.0" in answer.detail and "device" in answer.hint
+
+
+def test_ciphertexts_that_slots_do_not_hold_wait_on_disk(
+    device: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(tmp_path, ("ann",))
+    order, slots = world.job("one").order, max(world.plan.prediction.stage_bytes)
+    rows = [("", "", "", 10**12, slots, True, False)]
+    monkeypatch.setattr(compiled.native, "opencl_devices", lambda: (rows, ""))
+    answer = open_evaluator(replace(world.spec, device="opencl:0")).answer(order, lambda _: None)
+    assert isinstance(answer, Done) and answer.figures["spill_written_gb"] > 0
+    assert answer.figures["ciphertext_gb"] <= slots / GB
+    assert world.label("one") != "None"
 
 
 def test_keys_that_a_driver_refuses_push_others_out_first(

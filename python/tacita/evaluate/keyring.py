@@ -156,10 +156,12 @@ class KeyRing:
         self._held: OrderedDict[str, ClientKeys] = OrderedDict()
         self._shared: Evaluator | None = None
         self._making, self._asked, self._device = Lock(), False, device_number(device)
-        self._room: int | None = None  # bytes for all keys together on a device
+        self._slots = 0  # bytes of a device
+        self._room: int | None = None  # bytes for all keys together there
         if self._device is not None:
             matrices = prices_of(plan.parameters).sizes.bootstrap_matrices if plan.bootstraps else 0
-            self._room = max(0, device_room(self._device) - matrices)
+            self._slots, rest = device_room(self._device)
+            self._room = max(0, rest - matrices)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -168,6 +170,11 @@ class KeyRing:
     def further_bytes(self) -> int:
         """Bytes of the keys beyond the first client's."""
         return sum(held.nbytes for held in list(self._held.values())[1:])
+
+    def budget(self, ciphertexts: int) -> int:
+        """Returns what of a budget for ciphertexts may be at rest where they are evaluated: on a device at
+        most half of its slots, whose other half is for what operations make on the way."""
+        return ciphertexts if self._room is None else min(ciphertexts, self._slots // 2)
 
     def held(self, key_id: str) -> ClientKeys | None:
         """A client's evaluator, if it is here."""

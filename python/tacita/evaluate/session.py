@@ -112,7 +112,7 @@ class Server:
 
         Raises ResourceError when the memory limit is too low for the keys.
         """
-        budget = ciphertext_budget(self.plan, self.memory)
+        budget = self.ring.budget(ciphertext_budget(self.plan, self.memory))
         return predicted_memory(self.plan, self.memory), predicted_spill(self.plan, budget)
 
     def evaluate(
@@ -180,7 +180,7 @@ class Server:
             load=lambda data: compiled.native.Ciphertext.from_bytes(self.params, data),
         )
         be = CkksBackend(held.evaluator, at_once=self._at_once)
-        return SpillingBackend(be, store, budget, codec, self._group)
+        return SpillingBackend(be, store, self.ring.budget(budget), codec, self._group)
 
     def _run(
         self,

@@ -27,7 +27,7 @@ LINES = {
     "cli": 6606,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 119, 122)
     "client": 3054,  # requests on all threads, windows, texts by requests (decisions 95, 105, 110, 119)
     "data": 39,
-    "evaluate": 1672,  # memory for a client that is to come; threads that spill; devices (78, 113, 122)
+    "evaluate": 1679,  # memory for a client that is to come; threads that spill; devices (78, 113, 122)
     "gateway": 517,
     "generation": 464,  # what a remote client needs of it is in texts (decision 110)
     "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)

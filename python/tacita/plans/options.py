@@ -83,10 +83,10 @@ class KeptRows(PlanOption):
         return bool(plan.kept)
 
     def check(self, plan: Plan) -> Rules:
-        """Yields the rules of what is kept: one tensor of rows for each layer, at levels that a zero of the
+        """Yields the rules of what is kept: keys and values of each layer, at levels that a zero of the
         request reaches, so that the first step needs nothing else."""
         highest = next(tensor.level for tensor in plan.request if tensor.name == "hidden")
-        yield "kept: layers", len(plan.kept) == plan.model.layers and plan.model.task == NEXT
+        yield "kept: layers", len(plan.kept) == 2 * plan.model.layers and plan.model.task == NEXT
         yield "kept: names", not {tensor.name for tensor in plan.kept} & {*REQUEST, RESPONSE}
         yield "kept: levels", all(tensor.level <= highest for tensor in plan.kept)
 

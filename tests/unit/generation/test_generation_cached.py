@@ -18,6 +18,8 @@ from tiny_decoders import gpt2, hidden_of, llama, logits
 
 import tacita
 from tacita.api import classify_locally
+from tacita.blocks.base import Rotary
+from tacita.blocks.sequence import angles
 from tacita.checkpoint import Checkpoint
 from tacita.cli import main
 from tacita.client.session import Client, embedded
@@ -26,8 +28,12 @@ from tacita.evaluate import Server
 from tacita.evaluate.kept import FOLDER
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.layouts.vector import VectorLayout
+from tacita.layouts.windows import head_windows
+from tacita.packings.encoding import Encoding, OutputSpec
 from tacita.packings.executor import Steps, beginning, prefixes
-from tacita.packings.rows.lowering import later
+from tacita.packings.rows.first_token import KEYS, VALUES, FirstTokenAttention, StepAttention
+from tacita.packings.specs import CircuitSpecs
+from tacita.packings.weights import AttentionPlan, Positional, RotaryAngles
 from tacita.planning.circuit import circuit_of
 from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan, parse
@@ -66,24 +72,27 @@ def test_every_step_gives_the_logits_of_the_text_so_far(case: Any, backend: str)
     assert place + 1 == len(ids)
 
 
-def test_a_plan_keeps_one_tensor_of_rows_a_layer(case: Any) -> None:
+def test_a_plan_keeps_keys_and_values_of_a_layer(case: Any) -> None:
     """Checked as others are; a request is a vector and a mask, whatever the text's length."""
     model, plan = case
-    assert [tensor.name for tensor in plan.kept] == ["layer0.attention.rows", "layer1.attention.rows"]
+    assert [tensor.name for tensor in plan.kept] == [
+        f"layer{layer}.attention.{side}.rows" for layer in (0, 1) for side in ("keys", "values")
+    ]
     assert [(tensor.name, tensor.count) for tensor in plan.request] == [("hidden", 1), ("mask", 1)]
     assert parse(plan.to_text(), "plan", plan.salt) == plan and plan.packing == "rows"
-    assert circuit_of(plan, model).kept[0].after == "layer0.attention.later"
+    assert circuit_of(plan, model).kept[0].after == "layer0.attention.keys.later"
     whole = planned(model)
     assert '"kept"' not in whole.to_text() and whole.hash != plan.hash
 
 
 def test_what_a_step_costs() -> None:
-    """Counts of a layer: rows are turned in two stages, a rotation each; nothing else sees the kept rows."""
+    """Counts of a layer: keys and values are turned, a rotation each, in the stage that reads them; no map
+    of all rows."""
     plan = planned(llama(layers=1), cache=True)
     counts = {stage.name.removeprefix("layer0."): dict(stage.counts) for stage in plan.stages}
     assert plan.bootstraps == 3 and len(plan.stages) == 18
     found = {name: counts[f"attention.{name}"].get("rotate", 0) for name in ("scores", "mix")}
-    assert found == {"scores": 12, "mix": 13}
+    assert found == {"scores": 12, "mix": 10}
 
 
 def altered(plan: Plan, **fields: Any) -> Plan:
@@ -94,13 +103,13 @@ def altered(plan: Plan, **fields: Any) -> Plan:
 
 def test_plans_that_keep_something_else_are_refused(case: Any) -> None:
     model, plan = case
-    first, second = plan.kept
+    first, second, *_ = plan.kept
     top = plan.parameters.max_level
     for wrong, message in (
-        (altered(plan, level=top + 1), "kept layer0.attention.rows: level"),
+        (altered(plan, level=top + 1), "kept layer0.attention.keys.rows: level"),
         (replace(plan, request=tuple(replace(t, level=0) for t in plan.request)), "kept: levels"),
-        (altered(plan, count=0), "kept layer0.attention.rows: ciphertexts"),
-        (altered(plan, kind="complex"), "kept layer0.attention.rows: kind"),
+        (altered(plan, count=0), "kept layer0.attention.keys.rows: ciphertexts"),
+        (altered(plan, kind="complex"), "kept layer0.attention.keys.rows: kind"),
         (altered(plan, name="mask"), "kept: names"),
         (altered(plan, name=second.name), "names of the kept"),
         (replace(plan, kept=(first,)), "kept: layers"),
@@ -117,20 +126,44 @@ def test_plans_that_keep_something_else_are_refused(case: Any) -> None:
             circuit_of(wrong, model)
 
 
-@pytest.mark.parametrize("size", [12, 40])
-def test_rows_turn_and_make_room(size: int) -> None:
-    """Row t becomes row t + 1, with its copies; the vector becomes row 0; a level below the vector. Of 40
-    features the last 8 are a ciphertext of their own, with other copies than the vector has."""
-    layout = FeatureLayout.dense(RowsShape(256, 8), size, copied=True)
-    vector, be = VectorLayout(256, size), PlainBackend(256)
-    rng = np.random.default_rng(0)
-    rows, new = rng.normal(size=(8, size)), rng.normal(size=size)
-    rows[-1] = 0.0
-    kept = tuple(be.encrypt(part) for part in layout.pack(rows))
-    turned = later(be, kept, be.encrypt(vector.pack(new), 5), layout, 256)
-    expected = layout.pack(np.vstack([new, rows[:-1]]))
-    for ct, wanted in zip(turned, expected, strict=True):
-        assert np.allclose(be.decrypt(ct).real, wanted) and be.level(ct) == 4
+@pytest.mark.parametrize(("tokens", "hidden", "heads"), [(8, 12, 2), (8, 40, 4), (4, 96, 4)])
+@pytest.mark.parametrize("turns", [False, True])
+def test_rows_turn_and_make_room(tokens: int, hidden: int, heads: int, turns: bool) -> None:
+    """Row t becomes row t + 1 and the new one row 0: keys, values and scores are those of all rows by one map
+    each. In one window, in two, and with more blocks than a ciphertext has room for."""
+    rng, shape, size = np.random.default_rng(0), RowsShape(256, tokens), hidden // heads
+    dense = [(rng.normal(size=(hidden, hidden)), rng.normal(size=hidden)) for _ in range(4)]
+    rotary = RotaryAngles(*angles(Rotary(100.0), (tokens, size))) if turns else None
+    specs = CircuitSpecs.from_json(planned(gpt2(), cache=True).circuit["specs"]).attention("layer0.attention")
+    encoding = Encoding(1.0)
+    ends = replace(specs, rows=None), encoding, OutputSpec(1.0, encoding, centred=False)
+    plan = AttentionPlan(heads, (dense[0], dense[1], dense[2], dense[3]), *ends, Positional(rotary))
+    layout = FeatureLayout.dense(shape, hidden, copied=True)
+    made = [
+        kind(plan, layout, head_windows(shape, heads, size)) for kind in (FirstTokenAttention, StepAttention)
+    ]
+    whole, step = made[0], made[1]
+    assert isinstance(step, StepAttention)
+    be, rows = PlainBackend(256), rng.normal(size=(tokens, hidden))
+    before, after = (
+        np.vstack([rows[1:], np.zeros(hidden)]),
+        tuple(be.encrypt(x, 5) for x in layout.pack(rows)),
+    )
+    earlier = tuple(be.encrypt(x, 5) for x in layout.pack(before))
+    zero = tuple(be.encrypt(x, 5) for x in layout.pack(0.0 * rows))
+    first = (be.encrypt(VectorLayout(256, hidden).pack(rows[0]), 5),)
+    new = step.new(be, first)
+    for side, map_ in ((KEYS, whole.key), (VALUES, whole.value)):
+        pairs = zip(map_.apply(be, earlier), map_.apply(be, zero), strict=True)
+        kept = tuple(be.sub(a, b) for a, b in pairs)
+        left = step.later(be, new, kept, side)
+        assert {be.level(ct) for ct in left} == {3}
+        for ct, wanted in zip(step.biased(be, left, side), map_.apply(be, after), strict=True):
+            assert np.allclose(be.decrypt(ct), be.decrypt(wanted))
+        if side == KEYS:
+            found = step.scores_of(be, new, left, first)
+    for ct, wanted in zip(found, whole.scores(be, after, first), strict=True):
+        assert np.allclose(be.decrypt(ct), be.decrypt(wanted))
 
 
 def test_beginnings_of_a_text_in_reverse() -> None:
@@ -265,11 +298,11 @@ def test_steps_on_ciphertexts_keep_their_order(tmp_path: Path) -> None:
     assert (work / "response.ct").read_bytes() == (other / "response.ct").read_bytes()
     assert ciphertexts(work) == ciphertexts(other)
     assert np.abs(client.decrypt().vector - wanted[1]).max() < near(plan)
-    assert len(ciphertexts(work)) == 1  # of a text of two rows, of one layer: what came before is gone
+    assert len(ciphertexts(work)) == 2  # keys and values of one layer: what came before is gone
 
     assert json.loads((work / "secret.key.use").read_text())["answers"] == 2
     second = digest_of(request)
-    (spilled,) = (work / FOLDER).glob("*.spill")
+    spilled, _ = (work / FOLDER).glob("*.spill")
     spilled.write_bytes(spilled.read_bytes()[:-1] + b"?")
     client.encrypt(hidden_states=rows[:3], after=second)
     with refused("not the rows of a text", work):

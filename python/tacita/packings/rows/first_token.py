@@ -14,10 +14,10 @@ from functools import reduce
 
 import numpy as np
 
-from tacita.layouts.arrays import Array, IntArray
+from tacita.layouts.arrays import Array, IntArray, ceil_power
 from tacita.layouts.rotations import rotate_sum, spread
 from tacita.layouts.rows import FeatureLayout, carried_index
-from tacita.layouts.vector import VectorLayout
+from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.layouts.windows import HeadWindow
 from tacita.packings.encoding import Argument, divide, divide_factor
 from tacita.packings.operations import RowSums
@@ -163,16 +163,18 @@ class FirstTokenAttention(TextQuery):
         rows[:, : window.width * each.shape[1]] = np.repeat(each, window.width, axis=1)
         return rows.reshape(-1)
 
-    def mix(self, be: Backend, x: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
+    def values(self, be: Backend, x: Cts, exps: Cts) -> Cts:
+        """Values of x, of which no more than two levels above the exponentials' are used."""
+        return self.value.apply(be, above(be, x, exps))
+
+    def mix(self, be: Backend, values: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
         positions, one ciphertext of context a window and one of all sums. One level below exps; or two
         and those of iterations before the bootstrap, with sums a window.
 
         masks: the last one is keep[j] at all positions of token j; not read after rounds, where exps are
-        squares. x is needed two levels above the exponentials' at most.
+        squares.
         """
-        level = min(be.level(e) for e in exps)
-        values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 2)) for ct in x])
         pairs = [
             self._mix_window(be, *each, masks[-1])
             for each in zip(range(len(self.windows)), exps, values, strict=True)
@@ -217,6 +219,84 @@ class FirstTokenAttention(TextQuery):
     def project(self, be: Backend, first: Cts, attended: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""
         return self._ended(be, attended, first)
+
+
+def above(be: Backend, x: Cts, exps: Cts) -> Cts:
+    """Drops x to two levels above the exponentials' where it is higher."""
+    level = min(be.level(e) for e in exps) + 2
+    return tuple(be.drop_to(ct, min(be.level(ct), level)) for ct in x)
+
+
+KEYS, VALUES = 0, 1  # what is kept of a row
+
+
+class StepAttention(FirstTokenAttention):
+    """Attention of a new row over itself and those before it, whose keys and values are kept in rows, the
+    last token first, without their biases: a row that is not there yet is zero, as of x that is zero.
+
+    One map gives all that a new row has, side by side: a window's query, key and value are blocks of one
+    vector, repeated over all slots.
+
+        key | value | query | zeros | key | ...
+
+    Queries that positions turn have a map of their own, which leaves them in every token a level earlier.
+    """
+
+    def _build(self, values: float) -> None:
+        rotary, parts = self.plan.positional.rotary is not None, [self.plan.key(), self.plan.value(values)]
+        self._biases = [self.heads.vectors(bias) for _, bias in parts]
+        parts = [(weight, np.zeros_like(bias)) for weight, bias in parts]
+        if rotary:
+            self.query = self._query(self.plan.query(), crossing=True)
+        else:
+            parts.append(self.plan.query())
+        weight, bias = (np.concatenate(side) for side in zip(*parts, strict=True))
+        numbers = range(0, len(bias), len(parts[0][1]))
+        blocks = [np.where(row >= 0, row + first, -1) for first in numbers for row in self.places]
+        window = len(blocks[0])
+        self._beside = min(ceil_power(len(blocks)), self.vector.slots // window)  # blocks of a ciphertext
+        blocks += [np.full(window, -1)] * (-len(blocks) % self._beside)
+        wide = np.reshape(blocks, (-1, self._beside * window))
+        self._new = CyclicMap.build(weight, bias, [self.asked], list(wide))
+
+    def new(self, be: Backend, first: Cts) -> Cts:
+        """All that the new row has. One level."""
+        return self._new.apply(be, first)
+
+    def later(self, be: Backend, new: Cts, kept: Cts, side: int) -> Cts:
+        """Kept rows of keys or of values -> those of the next text: row t is row t - 1 of before, row 0 that
+        of the new row. One level below `new`. What was the last row must have been zero. Cost: two rotations
+        a ciphertext."""
+        shifted, window = list[Ct](), self.layout.shape.window
+        for number, ct in enumerate(kept, side * len(kept)):
+            at = number % self._beside * window
+            placed = be.rotate(self._block(be, new, number, self.vector.slots), at)
+            rows = be.drop_to(ct, min(be.level(ct), be.level(placed)))
+            shifted.append(be.add(be.rotate(rows, -window), placed))
+        return tuple(shifted)
+
+    def biased(self, be: Backend, rows: Cts, side: int) -> Cts:
+        """Keys or values of rows as they are kept."""
+        return tuple(be.add_vector(ct, b) for ct, b in zip(rows, self._biases[side], strict=True))
+
+    def scores_of(self, be: Backend, new: Cts, keys: Cts, first: Cts) -> Cts:
+        """Scores of the new row at every key, stored for exp. keys: as kept, with the new one's. first: what
+        `new` is of. Levels below `first`: four."""
+        angles, window = self.plan.positional.rotary, self.layout.shape.window
+        if angles is not None:
+            queries = self._turned(be, self.query.apply(be, first), angles.back)
+        else:
+            numbers = range(2 * len(keys), 3 * len(keys))
+            alone = (self._block(be, new, number, self._beside * window) for number in numbers)
+            queries = tuple(spread(be, ct, self._beside, window) for ct in alone)
+        return self._scored(be, queries, self.biased(be, keys, KEYS), first)
+
+    def _block(self, be: Backend, new: Cts, number: int, period: int) -> Ct:
+        """One block of what the new row has, in its place, once in every period. One level."""
+        window, (source, at) = self.layout.shape.window, divmod(number, self._beside)
+        place = np.zeros(period)
+        place[at * window : (at + 1) * window] = 1.0
+        return be.mul_vector(new[source], place)
 
 
 def select_token(be: Backend, x: Sequence[Ct], layout: FeatureLayout, dst: VectorLayout) -> Ct:

@@ -6,8 +6,8 @@ mean, `average`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from tacita.blocks import base as blocks
 from tacita.blocks.graph import INPUT, Graph
 from tacita.blocks.shapes import NORMED
 from tacita.blocks.weights import Weights
-from tacita.layouts.arrays import Array, ceil_power
+from tacita.layouts.arrays import Array
 from tacita.layouts.numbered import tensor_of
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry, carry
@@ -27,7 +27,14 @@ from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import Answering
 from tacita.packings.rows.attention import Attention
 from tacita.packings.rows.division import mixed_exponentials
-from tacita.packings.rows.first_token import FirstTokenAttention, select_token
+from tacita.packings.rows.first_token import (
+    KEYS,
+    VALUES,
+    FirstTokenAttention,
+    StepAttention,
+    above,
+    select_token,
+)
 from tacita.packings.rows.linear import linear_of, mean
 from tacita.packings.shared.answer import block_answering
 from tacita.packings.shared.lowering import OneTextLowering
@@ -37,6 +44,7 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.stage import Live
 
 Cts = tuple[Ct, ...]
+Values = Callable[[Backend, Live, Cts], tuple[Cts, Live]]  # exponentials -> values, and what is left behind
 MEAN = "average"  # the mask for a mean, of which a node of a model may have the name
 
 
@@ -142,7 +150,11 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         packed = block.x.form.packed_first
         attention = FirstTokenAttention(plan, self._layout, self._windows, packed_first=packed)
         operations, back = attention.begin(block.name, block.x.live, block.residual.live)
-        return [*operations, *self._attended(block, target, attention, back)]
+
+        def values(be: Backend, live: Live, exps: Cts) -> tuple[Cts, Live]:
+            return attention.values(be, live[block.x.live], exps), {}
+
+        return [*operations, *self._attended(block, target, attention, back, (block.x.live,), values)]
 
     def _attended(
         self,
@@ -150,32 +162,29 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         target: Target,
         attention: FirstTokenAttention,
         back: str,
-        cache: Kept | None = None,
+        reads: tuple[str, ...],
+        values: Values,
     ) -> list[Operation]:
-        """What follows the scores of one query. back: the tensor of the residual's first token. cache: of the
-        rows that are read in place of the block's input."""
-        name, x, plan = block.name, block.x.live, attention.plan
+        """What follows the scores of one query. back: the tensor of the residual's first token. reads: what
+        values are made of."""
+        name, plan = block.name, attention.plan
         context, sums, attended = (f"{name}.{part}" for part in ("context", "sums", "attended"))
         stages, read, evaluate = mixed_exponentials(
             name, plan.specs, attention.early, attention.visible, attention.row_sums
         )
 
         def mix(be: Backend, live: Live) -> Live:
-            rows = self._later(be, live, cache, x) if cache else live[x]
-            results = attention.mix(be, rows, evaluate(be, live), live[MASK])
-            left = {cache.after: _higher(be, rows, live[cache.after])} if cache else {}
+            exps = evaluate(be, live)
+            mixed, left = values(be, live, exps)
+            results = attention.mix(be, mixed, exps, live[MASK])
             return {context: results[0], sums: results[1], **left}
 
-        reads = (x, cache.before, read) if cache else (x, read)
         return [
             *stages,
-            Operation(f"{name}.mix", reads, mix),
+            Operation(f"{name}.mix", (*reads, read), mix),
             Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
             Operation.of(f"{name}.project", (back, attended), target.live, attention.project),
         ]
-
-    def _later(self, be: Backend, live: Live, cache: Kept, x: str) -> Cts:
-        return later(be, live[cache.before], live[x][0], self._layout, self._slots)
 
     def _packed_entry(self) -> bool:
         """Whether nobody but an attention of one query reads the input, and a window has room for its
@@ -189,15 +198,16 @@ class RowLowering(OneTextLowering[FeatureLayout]):
 
 # The blocks of a decoder's step as operations: one new row, behind rows that were kept of earlier tokens.
 #
-# What an attention reads, the norm's result before it, is kept of every layer, in rows, the last token first:
+# Keys and values are kept of every layer, in rows, the last token first:
 #
-#     layer i:  kept rows turned by one row, the new one in the free place     1 level below the new one
+#     layer i:  key, value and query of the new row, by one map              1 level below it
+#               kept rows turned by one row, the new one in the free place   2 levels
 #               attention of one query over them, as a last layer has it (`rows.first_token`)
 #               the rest of the layer on a vector
 #
-# Rows in reverse know distances alone, so one circuit serves all steps. Two stages of an attention take the
-# turned rows, at levels of their own; the higher ones are left for the next step, at the level at which it
-# takes them. So nothing drains, however many steps follow.
+# Rows in reverse know distances alone, so one circuit serves all steps. Keys are turned in the stage of the
+# scores and values in that which mixes them, each at the level at which it is left for the next step and
+# taken there. So nothing drains, however many steps follow.
 
 
 class StepLowering(RowLowering):
@@ -211,7 +221,7 @@ class StepLowering(RowLowering):
     def __init__(self, graph: Graph, weights: Weights, specs: CircuitSpecs, shape: Shape) -> None:
         super().__init__(graph, weights, specs, shape)
         nodes = (step.name for step in graph.steps if step.op == "attention")
-        self.kept = tuple(kept_of(node, self._layout.count) for node in nodes)
+        self.kept = tuple(one for node in nodes for one in self._kept_of(node))
 
     def entry(self) -> Tensor:
         """The hidden state of the new row, as a vector."""
@@ -231,40 +241,23 @@ class StepLowering(RowLowering):
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x = block.name, block.x.live
-        cache, scores = kept_of(name, self._layout.count), f"{name}.scores"
-        attention = FirstTokenAttention(plan, self._layout, self._windows)
+        scores, new, (keys, values) = f"{name}.scores", f"{name}.new", self._kept_of(name)
+        attention = StepAttention(plan, self._layout, self._windows)
 
         def score(be: Backend, live: Live) -> Live:
-            rows = self._later(be, live, cache, x)
-            return {scores: attention.scores(be, rows, live[x]), cache.after: rows}
+            row = attention.new(be, live[x])
+            rows = attention.later(be, row, live[keys.before], KEYS)
+            return {scores: attention.scores_of(be, row, rows, live[x]), new: row, keys.after: rows}
 
-        further = self._attended(block, target, attention, block.residual.live, cache)
-        return [Operation(scores, (x, cache.before), score), *further]
+        def valued(be: Backend, live: Live, exps: Cts) -> tuple[Cts, Live]:
+            rows = attention.later(be, above(be, live[new], exps), live[values.before], VALUES)
+            return attention.biased(be, rows, VALUES), {values.after: rows}
 
+        ends, reads = (block, target, attention, block.residual.live), (new, values.before)
+        return [Operation(scores, (x, keys.before), score), *self._attended(*ends, reads, valued)]
 
-def kept_of(node: str, count: int) -> Kept:
-    """The rows that an attention reads, so many ciphertexts."""
-    return Kept(f"{node}.rows", f"{node}.later", count)
-
-
-def later(be: Backend, kept: Cts, new: Ct, layout: FeatureLayout, slots: int) -> Cts:
-    """Kept rows and a new vector -> the rows of the next text: row t is row t - 1 of before, row 0 the
-    vector. One level below the vector. What was the last row must have been zero. Cost: two rotations a
-    ciphertext, more where it holds copies beside other ciphertexts."""
-    window, period, shifted = layout.shape.window, ceil_power(layout.size), []
-    for ct, features in zip(kept, layout.index, strict=True):
-        place = np.arange(window)
-        turns, parts = np.where(features >= 0, (features - place) % period, -1), list[Ct]()
-        for turn in np.unique(turns[turns >= 0]).tolist():  # a copy may need one of its own
-            first = np.zeros(slots)
-            first[:window] = turns == turn
-            parts.append(be.mul_vector(be.rotate(new, turn), first))
-        placed = reduce(be.add, parts)
-        rows = be.drop_to(ct, min(be.level(ct), be.level(placed)))
-        shifted.append(be.add(be.rotate(rows, -window), placed))
-    return tuple(shifted)
-
-
-def _higher(be: Backend, one: Cts, other: Cts) -> Cts:
-    """The rows at the higher level, of equal ones the other."""
-    return one if be.level(one[0]) > be.level(other[0]) else other
+    def _kept_of(self, node: str) -> tuple[Kept, Kept]:
+        """The keys and the values that an attention reads, a ciphertext a window."""
+        sides, count = (f"{node}.keys", f"{node}.values"), len(self._windows)
+        keys, values = (Kept(f"{side}.rows", f"{side}.later", count) for side in sides)
+        return keys, values

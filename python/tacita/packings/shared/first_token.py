@@ -112,10 +112,15 @@ class TextQuery(OneQuery):
         self.plan, self.vector = plan, vector
         self._affine, (self.source, self.heads) = affine, layouts
         self.places, self.asked = places, asked
-        self.query = self._query(plan.query(), crossing=plan.positional.rotary is not None)
-        self.key, self.value = (affine(*pair, *layouts) for pair in (plan.key(), plan.value(values)))
+        self._build(values)
         self.projection = CyclicMap.build(*plan.projection(1.0 / attended), places, [vector.index])
         self._add = vector_linear(vector).adder(plan.output)
+
+    def _build(self, values: float) -> None:
+        """Builds the maps to queries, keys and values, these times a factor."""
+        pairs = self.plan.key(), self.plan.value(values)
+        self.query = self._query(self.plan.query(), crossing=self.plan.positional.rotary is not None)
+        self.key, self.value = (self._affine(*pair, self.source, self.heads) for pair in pairs)
 
     @abstractmethod
     def _variances(self, be: Backend, side: Side, squares: Cts) -> Cts:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "correlation-prices": correlations.correlation_prices,
     "dashformer": batch.dashformer,
     "dashformer-functions": dashformer.dashformer_functions,
+    "decoder-estimates": estimates.decoder_estimates,
     "engine": engine.engine,
     "families": families.families,
     "families-page": families_page.families_page,

@@ -128,7 +128,7 @@ class Shape(Generate):
     CALIBRATION = 3  # sequences
 
     def __init__(self, name: str, family: str, **sizes: Any) -> None:
-        self.name, self._family, self._sizes = name, family, sizes
+        self.name, self._family, self._sizes, self.layers = name, family, sizes, sizes["layers"]
 
     def available(self, options: Options) -> str:
         numbers = sum(map(math.prod, tensor_shapes(self._config(options)).values()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +80,23 @@ class Machine:
 
     params: Any
     secret: Any
+    keys: Any
     evaluator: Any
+
+    @staticmethod
+    def generate(
+        params: Any,
+        rotations: Sequence[tuple[int, int]],
+        folder: Path,
+        steps: Callable[[str], None] = lambda _: None,
+    ) -> Machine:
+        """Makes keys in a folder, those of bootstrapping and of these rotations."""
+        native, paths = compiled.native, (str(folder / "secret.key"), str(folder / "evaluation.keys"))
+        require_disk(folder, 2 * params.bootstrap_key_bytes, "the benchmark's keys")
+        native.keygen(params, rotations, *paths, lambda done, total: steps(f"key {done} of {total}"))
+        keys = native.EvaluationKeys.load(paths[1], params, rotations)
+        secret = native.SecretKey.load(paths[0], params)
+        return Machine(params, secret, keys, native.Evaluator(params, keys, threads()))
 
     def encrypt(self, vectors: list[Any], level: int) -> list[Any]:
         """One ciphertext a vector."""
@@ -262,7 +278,7 @@ def _both(block: Block, params: Any, steps: _Steps, alone: bool) -> dict[str, An
         {"leaf": leaf} if alone else {"leaf": leaf, "slots": SlotRoute(block, params.slots)}
     )
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
-        machine, keys = _machine(params, routes, Path(folder), steps)
+        machine = _machine(params, routes, Path(folder), steps)
     report = {name: _measured(route, block, machine, name, steps) for name, route in routes.items()}
     depth, values = series_depth(len(leaf.gelu.cosines) - 1), block.z.size
     gelu_seconds = next(s["seconds"] for s in report["leaf"]["stages"] if s["name"] == "gelu")
@@ -281,7 +297,7 @@ def _both(block: Block, params: Any, steps: _Steps, alone: bool) -> dict[str, An
             "poster, at most": POSTER_MODULUS,
         },
         "threads": machine.evaluator.threads,
-        "keys_gb": (keys.nbytes + leaf.keys.nbytes) / 1e9,
+        "keys_gb": (machine.keys.nbytes + leaf.keys.nbytes) / 1e9,
         "leaf_keys_gb": leaf.keys.nbytes / 1e9,
         "peak_rss_gb": peak_memory_gb(),
         "log_qp": params.log_qp,
@@ -290,18 +306,12 @@ def _both(block: Block, params: Any, steps: _Steps, alone: bool) -> dict[str, An
     }
 
 
-def _machine(params: Any, routes: dict[str, Any], folder: Path, steps: _Steps) -> tuple[Machine, Any]:
-    native = compiled.native
+def _machine(params: Any, routes: dict[str, Any], folder: Path, steps: _Steps) -> Machine:
     rotations = [pair for route in routes.values() for pair in route.rotations(params)]
-    paths = str(folder / "secret.key"), str(folder / "evaluation.keys")
-    require_disk(folder, 2 * params.bootstrap_key_bytes, "the benchmark's keys")
-    native.keygen(params, rotations, *paths, lambda done, total: steps(f"key {done} of {total}"))
-    keys = native.EvaluationKeys.load(paths[1], params, rotations)
-    secret = native.SecretKey.load(paths[0], params)
-    machine = Machine(params, secret, native.Evaluator(params, keys, threads()))
+    machine = Machine.generate(params, rotations, folder, steps)
     for route in routes.values():
         route.prepare(machine)
-    return machine, keys
+    return machine
 
 
 def _measured(route: Any, block: Block, machine: Machine, name: str, steps: _Steps) -> dict[str, Any]:

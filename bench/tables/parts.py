@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -37,11 +38,14 @@ from tacita.packings.operations import RowSums, exponentials, rounds
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionPlan, Positional
 from tacita.planning.fitting import REFRESHED, Accuracy
-from tacita.planning.place.placement import place
+from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
+from tacita.plans.plan import ParameterInfo
+from tacita.plans.presets import noise_of
 from tacita.plans.prices.cost import Counts, Prices
 from tacita.slots.base import Backend, Ct
 from tacita.slots.sim import SimBackend
+from tacita.slots.stage import Stage
 from tacita.texts.answer import softmax as exact
 
 BERT = -8.8, 8.5  # those of the first layer of BERT-base, and its variances (`bench.models.shapes`)
@@ -145,34 +149,67 @@ class KeysApart(RowSums):
         return tuple(be.add_const(ct, offset) for ct in sums)
 
 
-def softmax_of_rows(slots: int, keys: int, scores: Interval, top: int, prices: Prices) -> Row:
-    """A softmax of a ciphertext's rows with the rounds that are cheapest, and its error on `sim` with
-    noise."""
-    values, found = sampled(scores, slots // keys, keys), []
-    make = partial(SimBackend, slots, top)
+@dataclass(frozen=True)
+class SoftmaxOfRows:
+    """A softmax of a ciphertext's rows, placed on a chain of levels. scores: (rows, keys). rotations: its
+    steps, and the highest level of each. row: what it costs, and its error on `sim` with noise."""
+
+    scores: NDArray[np.float64]
+    specs: AttentionSpecs
+    stages: Sequence[Stage]
+    placement: Placement
+    rotations: Mapping[int, int] = field(default_factory=dict)
+    row: Row = field(default_factory=dict)
+
+    def run(
+        self, be: Backend, encrypt: Callable[[Any, int], Ct], decrypt: Callable[[Ct], Any]
+    ) -> list[float]:
+        """Runs it on a backend: log2 of the mean and of the largest distance of a probability from floats."""
+        stored = self.scores.T.ravel() * self.specs.score_scale + self.specs.score_offsets(1)[0]
+        inputs = {"softmax.scores": stored, MASK: np.full(be.slots, 1.0 / self.scores.shape[1])}
+        levels = self.placement.request
+        live = {name: (encrypt(slots, levels.get(name, be.max_level)),) for name, slots in inputs.items()}
+        out = executor.run(self.placement.stages, self.stages, be, live)["softmax"][0]
+        errors = np.abs(decrypt(out).real * output_bound(self.specs.inverse) - exact(self.scores).T.ravel())
+        return [math.log2(errors.mean()), math.log2(errors.max())]
+
+
+def softmax_of_rows(
+    ring: ParameterInfo, values: NDArray[np.float64], scores: Interval, prices: Prices, accuracy: Accuracy
+) -> SoftmaxOfRows:
+    """A softmax of a ciphertext's rows, values (rows, keys), with the cheapest rounds whose largest error on
+    `sim` with noise is the accuracy of exp, or else those of the least."""
+    tried = list[SoftmaxOfRows]()
     for count in range(softmax.MOST_ROUNDS + 1):
         with suppress(FitError):
-            specs = softmax_specs(values, scores, count)
-            operations = _softmax(specs, KeysApart(keys, slots // keys))
-            stages = stages_of(operations, frozenset({MASK}))
-            simulator = StageSimulator(make, frozenset({MASK}))
-            placement = place(stages, {"softmax.scores": 1, MASK: 1}, simulator, prices)
-            found.append((placement.seconds, specs, stages, placement))
-    seconds, specs, stages, placement = min(found, key=lambda one: one[0])
-    be = make(inject=True)
-    stored = values.T.ravel() * specs.score_scale + specs.score_offsets(1)[0]
-    live = {"softmax.scores": (be.encrypt(stored, placement.request["softmax.scores"]),)}
-    live[MASK] = (be.encrypt(np.full(slots, 1.0 / keys)),)
-    out = executor.run(placement.stages, stages, be, live)["softmax"][0]
-    errors = np.abs(be.decrypt(out).real * output_bound(specs.inverse) - exact(values).T.ravel())
-    return {
-        "part": f"softmax of {slots // keys} rows of {keys} on [{scores[0]}, {scores[1]}]",
+            tried.append(in_rounds(ring, values, softmax_specs(values, scores, count, accuracy), prices))
+    least = min(one.row["log2_error"][1] for one in tried)
+    most = max(least, math.log2(accuracy.exp))
+    fine = [one for one in tried if one.row["log2_error"][1] <= most]
+    return min(fine, key=lambda one: one.placement.seconds)
+
+
+def in_rounds(
+    ring: ParameterInfo, values: NDArray[np.float64], specs: AttentionSpecs, prices: Prices
+) -> SoftmaxOfRows:
+    """The same with these specs, whose rounds are given."""
+    rows, keys = values.shape
+    stages = stages_of(_softmax(specs, KeysApart(keys, rows)), frozenset({MASK}))
+    simulator = StageSimulator(partial(SimBackend, ring.slots, ring.max_level), frozenset({MASK}))
+    one = SoftmaxOfRows(
+        values, specs, stages, place(stages, {"softmax.scores": 1, MASK: 1}, simulator, prices)
+    )
+    be = SimBackend(ring.slots, ring.max_level, inject=True, noise=noise_of(ring))
+    error = one.run(be, be.encrypt, be.decrypt)
+    row = {
+        "part": f"softmax of {rows} rows of {keys}, largest scores from {values.max(axis=1).min():.1f} on",
         "rounds": len(specs.rounds),
-        "bootstraps": placement.bootstraps,
+        "bootstraps": one.placement.bootstraps,
         **priced(be.counts, prices),
-        "seconds": seconds,
-        "log2_error": [math.log2(errors.mean()), math.log2(errors.max())],
+        "seconds": one.placement.seconds,
+        "log2_error": error,
     }
+    return replace(one, rotations=be.rotation_levels, row=row)
 
 
 def _softmax(specs: AttentionSpecs, sums: RowSums) -> list[Operation]:
@@ -193,18 +230,19 @@ def _softmax(specs: AttentionSpecs, sums: RowSums) -> list[Operation]:
     ]
 
 
-def sampled(scores: Interval, rows: int, keys: int) -> NDArray[np.float64]:
-    """Scores (rows, keys), as the module says."""
+def sampled(scores: Interval, rows: int, keys: int, least: float = 0.5) -> NDArray[np.float64]:
+    """Scores (rows, keys), as the module says. least: share of the interval's end that a row's largest has
+    at least."""
     rng, (low, high) = np.random.default_rng(1), scores
-    largest = rng.uniform(high / 2, high, (rows, 1))
+    largest = rng.uniform(high * least, high, (rows, 1))
     shares = rng.uniform(size=(rows, keys))
     shares[:, 0] = 1.0
     return np.asarray(low + shares * (largest - low))
 
 
-def softmax_specs(values: Any, scores: Interval, count: int) -> AttentionSpecs:
-    """Specs of a softmax over the last axis, of so many rounds, to the usual errors. Raises FitError."""
-    accuracy, keys, high = Accuracy(), values.shape[-1], scores[1]
+def softmax_specs(values: Any, scores: Interval, count: int, accuracy: Accuracy) -> AttentionSpecs:
+    """Specs of a softmax over the last axis, of so many rounds, to these errors. Raises FitError."""
+    keys, high = values.shape[-1], scores[1]
     means = np.exp((values - high) * 0.5**count).mean(axis=-1)
     span = float(means.min()), float(means.max())
     if not count:
@@ -236,7 +274,8 @@ def head_in_columns(
 ) -> Counts:
     """Counts a head's operations by stage, at the lowest levels that they fit, of an input with its columns
     alone."""
-    specs, eye = softmax_specs(sampled(BERT, 256, shape.tokens), BERT, 0), (np.eye(size), np.zeros(size))
+    values, eye = sampled(BERT, 256, shape.tokens), (np.eye(size), np.zeros(size))
+    specs = softmax_specs(values, BERT, 0, Accuracy())
     output = OutputSpec(1.0, Encoding(1.0), centred=True)
     plan = AttentionPlan(1, (eye, eye, eye, eye), specs, Encoding(1.0), output, positional)
     columns, double = Columns.by_heads(shape, 1, size), Split.double(shape.tokens)

@@ -16,6 +16,8 @@ from tacita.approx.activations import silu
 from tacita.errors import InputError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.multidiagonal import Features
+from tacita.planning.fitting import Accuracy
+from tacita.plans.engine import describe
 from tacita.slots.sim import SimBackend
 
 SLOTS = 1 << 11
@@ -57,10 +59,12 @@ def test_a_norm_in_columns_has_a_product_a_column_twice() -> None:
 
 
 def test_a_softmax_of_rows_is_the_exact_one_but_for_its_error() -> None:
-    row = parts.softmax_of_rows(SLOTS, 32, (-20.0, 20.0), 16, shipped_prices())
-    mean, largest = row["log2_error"]
+    scores, ring = (-20.0, 20.0), describe("insecure_toy_n12")
+    values = parts.sampled(scores, ring.slots // 32, 32)
+    one = parts.softmax_of_rows(ring, values, scores, shipped_prices(), Accuracy())
+    mean, largest = one.row["log2_error"]
     assert mean < largest < -7.0
-    assert row["rotations"] == 5 * (1 + row["rounds"]), "sums over 32 keys"
+    assert one.row["rotations"] == 5 * (1 + one.row["rounds"]) + one.row["rounds"], "sums, real inverses"
 
 
 def test_scores_reach_their_interval_and_rows_differ() -> None:

@@ -134,7 +134,9 @@ def rounds(name: str, specs: AttentionSpecs, sums: RowSums, mask: str) -> tuple[
             return sums.stored(be, exps, masks[0] if masks else None, one.inverse)
 
         def invert(be: Backend, totals: Cts, one: Round = one) -> Cts:
-            return tuple(apply(be, ct, one.inverse, 1.0 / one.steepest) for ct in totals)
+            halves = [apply(be, ct, one.inverse, 0.5 / one.steepest) for ct in totals]
+            # real: exponentials refreshed beside it would take its raised noise for theirs (decision 126)
+            return tuple(be.add(ct, be.conjugate(ct)) for ct in halves)
 
         def square(be: Backend, exps: Cts, inverses: Cts, *masks: Cts, one: Round = one) -> Cts:
             return sums.squares(be, exps, inverses, masks[0] if masks else None, one)

@@ -67,6 +67,17 @@ def test_a_softmax_of_rows_is_the_exact_one_but_for_its_error() -> None:
     assert one.row["rotations"] == 5 * (1 + one.row["rounds"]) + one.row["rounds"], "sums, real inverses"
 
 
+@pytest.mark.native
+def test_encrypted_rounds_err_no_more_than_simulated_ones() -> None:
+    """An inverse's imaginary part would be as large as the probabilities of rows 25 nats below the others."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    ring, prices, scores = describe("insecure_toy_n12"), shipped_prices(), part_estimates.THOR
+    values = parts.sampled(scores, ring.slots // 128, 128)
+    one = parts.in_rounds(ring, values, parts.softmax_specs(values, scores, 1, Accuracy()), prices)
+    largest = part_estimates.encrypted(one, ring, allow_insecure=True)[1]
+    assert largest < one.row["log2_error"][1] + 2.0
+
+
 def test_scores_reach_their_interval_and_rows_differ() -> None:
     scores = parts.sampled((-4.0, 8.0), 64, 32)
     assert scores.min() >= -4.0 and 7.5 < scores.max() <= 8.0

@@ -148,13 +148,13 @@ def test_blocks_of_a_little_model():
 
 def test_a_round_of_softmax():
     """Three stages more: a product of each ciphertext of exponentials with the mask and a sum of them, the
-    inverse, of the fewest levels with the second, and three products of each; V and the sums are not masked
-    again."""
+    inverse, of the fewest levels with the second, its real part by a conjugation, and three products of each;
+    V and the sums are not masked again."""
     found = little_blocks(rounds=1)
     own = {name: found.pop(name) for name in found.keys() - BLOCKS.keys()}
     assert own == {
         "attention.sums1": (4, 2, 0),
-        "attention.inverse1": (2, 2, 0),
+        "attention.inverse1": (3, 2, 0),
         "attention.squares1": (6, 6, 0),
     }
     assert (found["attention.mix"], found["attention.scores"]) == ((44, 16, 36), BLOCKS["attention.scores"])

@@ -1,13 +1,16 @@
 """What a server keeps of a text from one request to the next: rows as ciphertexts, in a folder of its own.
 
-    manifest         plan, key, sha256 of the last request, how many there were, sha256 of each file
+    manifest         plan, key; of each state the last request's sha256, how many there were, sha256s of files
     *.spill          a ciphertext each
 
 A request names the one that it follows, so its own sha256 stands for the text so far, and one that is
 replayed, skipped or of another text is refused before anything is computed. The rows that a request leaves
 are written after its response, beside those before it, which go when the manifest has been replaced in one
 step: a killed server has the one or the other, and evaluates the request again bit for bit, or refuses it as
-answered. On disk at most: twice the rows of a text. The files are the server's own and checked all the same.
+answered. On disk at most: twice the rows of a text. The files are the server's own and are checked as well.
+
+A service, whose requests may come twice (`again`), keeps the state before the last row, too: a request that
+names what the last one named is evaluated on it and takes its place. Any other is refused as before.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from tacita.plans.prices.formulas import ciphertext_bytes, prices_of
 from tacita.slots.stage import Live
 
 FOLDER = ".tacita-rows"  # in the work folder
-FORMAT, VERSION = "tacita-rows", 1
+FORMAT, VERSION = "tacita-rows", 2
 MAX_BYTES = 1 << 24
 ANEW = "begin the text anew: let the server forget what it keeps, and send the first row"
 Read = Callable[[bytes, TensorInfo, Path], Any]  # bytes, their tensor and file -> a checked ciphertext
@@ -36,37 +39,47 @@ Cts = tuple[Handle, ...]
 
 
 @dataclass(frozen=True)
-class Text:
-    """The content of a manifest. request: sha256 of the last one, hex; rows: how many there were."""
+class State:
+    """Rows after a request. request: its sha256, hex; rows: how many there were."""
 
-    plan: str
-    key: str
     request: str
     rows: int
     tensors: Mapping[str, tuple[SpillFile, ...]]
 
+
+@dataclass(frozen=True)
+class Text:
+    """The content of a manifest. states: the last, and where requests may come twice the one before it."""
+
+    plan: str
+    key: str
+    states: tuple[State, ...]
+
     @property
     def files(self) -> list[SpillFile]:
         """All files of the text's rows."""
-        return [file for files in self.tensors.values() for file in files]
+        tensors = (files for state in self.states for files in state.tensors.values())
+        return [file for files in tensors for file in files]
 
 
 class KeptRows:
-    """The rows that a request takes and leaves. text: so far; None before the first row. key, digest: of the
-    request, hex."""
+    """The rows that a request takes and leaves. text: that is kept; state: of it, that the request continues;
+    None before the first row. again: whether `state` is kept beside what the request leaves."""
 
-    def __init__(self, plan: Plan, store: SpillStore, text: Text | None, key: str, digest: str) -> None:
+    def __init__(
+        self, plan: Plan, store: SpillStore, text: Text | None, state: State | None, again: bool
+    ) -> None:
         self._plan, self._store, self.text = plan, store, text
-        self._key, self._digest = key, digest
+        self._state, self._again = state, again
 
     def live(self, be: SpillingBackend, given: Live, read: Read) -> Live:
         """The plan's kept tensors, before the first row zeros, which the server takes from the request
         (`given`) by subtracting it from itself. Raises FileError for a file that is not what was written."""
-        if self.text is None:
+        if self._state is None:
             (hidden,) = given["hidden"]
             zero = be.sub(hidden, hidden)
             return {t.name: (be.drop_to(zero, t.level),) * t.count for t in self._plan.kept}
-        files = self.text.tensors
+        files = self._state.tensors
         return {
             t.name: tuple(be.adopt(self._read(file, t, read)) for file in files[t.name])
             for t in self._plan.kept
@@ -77,46 +90,49 @@ class KeptRows:
         with engine.translated(FileError, str(path)):
             return read(self._store.load(file), tensor, path)
 
-    def leave(self, be: SpillingBackend, left: Mapping[str, Cts]) -> None:
-        """Keeps these in place of those that were taken. left: by the plan's names. Raises ResourceError,
-        FileError; then those before are still kept."""
+    def leave(self, be: SpillingBackend, left: Mapping[str, Cts], key: str, digest: str) -> None:
+        """Keeps these in place of those that were taken. left: by the plan's names. key, digest: of the
+        request, hex. Raises ResourceError, FileError; then those before are still kept."""
         tensors = {t.name: self._written(be, left[t.name], t.level) for t in self._plan.kept}
-        before, count = (self.text.files, self.text.rows) if self.text else ([], 0)
-        self.text = Text(self._plan.hash, self._key, self._digest, count + 1, tensors)
+        before, count = self.text.files if self.text else [], self._state.rows if self._state else 0
+        earlier = (self._state,) if self._state and self._again else ()
+        self.text = Text(self._plan.hash, key, (*earlier, State(digest, count + 1, tensors)))
         self._store.write_manifest(manifest.stated(FORMAT, VERSION, self.text))
+        held = {file.name for file in self.text.files}
         for file in before:
-            self._store.remove(file)
-        self._store.hold({file.name for file in self.text.files})
+            if file.name not in held:
+                self._store.remove(file)
+        self._store.hold(held)
 
     def _written(self, be: SpillingBackend, cts: Cts, level: int) -> tuple[SpillFile, ...]:
         return tuple(self._store.write(be.pool.packed(be.drop_to(ct, level))) for ct in cts)
 
 
 @contextmanager
-def kept_rows(plan: Plan, work: Path, request: Path) -> Iterator[KeptRows | None]:
+def kept_rows(plan: Plan, work: Path, request: Path, *, again: bool = False) -> Iterator[KeptRows | None]:
     """Yields the rows that a request continues; None under a plan that keeps none. The folder is locked
-    meanwhile.
+    meanwhile. again: whether a request may come twice, or another in its place.
 
-    Raises FileError for a request that does not follow the last one of the text that is kept, ResourceError
-    where another process has the folder.
+    Raises FileError for a request that does not follow the last one of the text that is kept, or with `again`
+    the one before, ResourceError where another process has the folder.
     """
     if not plan.kept:
         yield None
         return
     store = SpillStore(work / FOLDER)
     try:
-        text, key, digest = _read_text(store), envelope.key_of(request, "request"), digest_of(request)
-        _require_next(plan, request, digest, text)
+        state = _continued(plan, request, text := _read_text(store), again=again)
         if text is None:
             store.sweep()
-        yield KeptRows(plan, store, text, key, digest)
+        yield KeptRows(plan, store, text, state, again)
     finally:
         store.close(keep=store.has_manifest())
 
 
-def kept_bytes(plan: Plan) -> int:
-    """Returns the largest size of the files: those of one row more are written before the others go."""
-    return 2 * ciphertext_bytes(plan.kept, prices_of(plan.parameters))[0]
+def kept_bytes(plan: Plan, *, again: bool = False) -> int:
+    """Returns the largest size of the files: those of one row more are written before the others go. again:
+    of `kept_rows`."""
+    return (3 if again else 2) * ciphertext_bytes(plan.kept, prices_of(plan.parameters))[0]
 
 
 def forget(work: Path) -> None:
@@ -126,23 +142,29 @@ def forget(work: Path) -> None:
         SpillStore(work / FOLDER).close(keep=False)
 
 
-def _require_next(plan: Plan, request: Path, digest: str, text: Text | None) -> None:
+def _continued(plan: Plan, request: Path, text: Text | None, *, again: bool) -> State | None:
+    """Returns the state that a request continues, None for none. Raises FileError."""
     after, key = envelope.after_of(request), envelope.key_of(request, "request")
     if text is None:
         if after:
             what = f"goes on behind request {after[:12]}, and no rows are kept"
             raise FileError(f"{request}: {what}", hint=ANEW)
-        return
+        return None
     if (text.plan, text.key) != (plan.hash, key):
         raise FileError(f"{request}: rows are kept of a text under another plan or key", hint=ANEW)
-    if digest == text.request:
-        raise FileError(f"{request}: row {text.rows} of its text, answered already", hint="send the next row")
-    if after != text.request:
+    *earlier, last = text.states
+    before = earlier[-1] if earlier else None
+    if again and (last.rows == 1 or before) and after == (before.request if before else ""):
+        return before
+    if digest_of(request) == last.request:
+        raise FileError(f"{request}: row {last.rows} of its text, answered already", hint="send the next row")
+    if after != last.request:
         what = f"goes on behind request {after[:12]}" if after else "begins a text"
-        state = f"{text.rows} rows are kept, the last of request {text.request[:12]}"
+        state = f"{last.rows} rows are kept, the last of request {last.request[:12]}"
         raise FileError(f"{request}: {what}, {state}", hint=ANEW)
-    if text.rows >= plan.tokens:
+    if last.rows >= plan.tokens:
         raise FileError(f"{request}: a text of {plan.tokens} rows is full", hint="plan for more --tokens")
+    return last
 
 
 def _read_text(store: SpillStore) -> Text | None:
@@ -152,6 +174,8 @@ def _read_text(store: SpillStore) -> Text | None:
         if (manifest_text := store.read_manifest(MAX_BYTES)) is None:
             return None
         text = manifest.parsed(manifest_text, FORMAT, VERSION, Text)
+        if not 1 <= len(text.states) <= 2:
+            raise ValueError(f"{len(text.states)} states")
         manifest.require_ours(text.files)
         store.adopt(text.files)
     except (FileError, *manifest.MALFORMED) as error:

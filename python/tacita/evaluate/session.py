@@ -74,8 +74,9 @@ class Server:
     stay, shared by the servers of a plan's work folders; it has `threads`, `allow_insecure`, `device` and
     `memory` of its own. device: what evaluates, a name that `device_number` reads.
     memory: GB that an evaluation may take, keys included; what does not fit is spilled to the work folder.
-    resume: go on from the resume point of a killed run of the same request, and save such points, one every
-    `save_every` seconds (0: after each stage). usage: of the last evaluation.
+    text: the folder of the rows of a text whose requests may come twice (`kept_rows`), None for the work
+    folder, where none may. resume: go on from the resume point of a killed run of the same request, and save
+    such points, one every `save_every` seconds (0: after each stage). usage: of the last evaluation.
     """
 
     def __init__(
@@ -91,11 +92,12 @@ class Server:
         resume: bool = True,
         save_every: float = SAVE_EVERY,
         ring: KeyRing | None = None,
+        text: Path | None = None,
     ) -> None:
         require_model(plan, model)
         self.plan, self.model = plan, model
         self.work = work if isinstance(work, Workdir) else Workdir(Path(work))
-        self.threads = threads or all_threads()
+        self.threads, self._text = threads or all_threads(), text
         self.memory, self.resume, self.save_every = memory, resume, save_every
         if ring is None:
             ring = KeyRing(plan, threads=threads, allow_insecure=allow_insecure, memory=memory, device=device)
@@ -129,10 +131,11 @@ class Server:
         _, spilled = self.forecast()
         request = require(self.work.request, "encrypt")
         held = self._keys_of(request)
-        need = file_bytes(self.plan)["response"] + spilled + kept_bytes(self.plan)
+        again = self._text is not None
+        need = file_bytes(self.plan)["response"] + spilled + kept_bytes(self.plan, again=again)
         require_disk(self.work.path, need, "the response, with ciphertexts spilled on the way,")
         with (
-            kept_rows(self.plan, self.work.path, request) as rows,
+            kept_rows(self.plan, self._text or self.work.path, request, again=again) as rows,
             resume.workspace(self.work.path / FOLDER, notice) as store,
             engine.translated(PlanError, "evaluate"),
         ):
@@ -140,7 +143,8 @@ class Server:
             out = self._run(be, held.key_id, request, rows, progress, notice)
             self._respond(be, held.key_id, out)
             if rows:
-                rows.leave(be, {one.before: out[one.after] for one in self._circuit.kept})
+                left = {one.before: out[one.after] for one in self._circuit.kept}
+                rows.leave(be, left, held.key_id, digest_of(request))
         return self.work.response
 
     def forget(self) -> None:

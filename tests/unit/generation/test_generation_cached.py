@@ -313,6 +313,50 @@ def test_steps_on_ciphertexts_keep_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
+def test_a_step_of_a_service_may_come_twice(tmp_path: Path) -> None:
+    """Rows lie in a folder of their own. A repeated step gives the same bytes, another in its place is
+    evaluated on the state before it, and one that names neither state is refused."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    model = llama(layers=1)
+    plan, work, text = planned(model, cache=True, preset=RING), tmp_path / "work", tmp_path / "text"
+    text.mkdir()
+    ids = tokenize(model, TEXT)[0]
+    rows, wanted = hidden_of(model, ids), logits(model, ids)
+    client = Client(public_of(plan, model), work, allow_insecure=True)
+    client.keygen()
+    server = Server(plan, model, work, allow_insecure=True, text=text)
+
+    def step(count: int, after: str) -> str:
+        client.encrypt(hidden_states=rows[:count], after=after)
+        server.evaluate()
+        assert np.abs(client.decrypt().vector - wanted[count - 1]).max() < near(plan)
+        return digest_of(work / "request.ct")
+
+    def again() -> None:
+        before = (work / "response.ct").read_bytes(), ciphertexts(text)
+        server.evaluate()
+        assert ((work / "response.ct").read_bytes(), ciphertexts(text)) == before
+
+    replaced = step(1, "")
+    again()
+    first = step(1, "")  # in place of the other, on nothing
+    again()
+    client.encrypt(hidden_states=rows[:2], after=replaced)
+    with refused(f"goes on behind request {replaced[:12]}, 1 rows are kept", text):
+        server.evaluate()
+    other, second = step(2, first), step(2, first)
+    again()
+    assert len(ciphertexts(text)) == 2  # of one layer: the last state and the one before
+    step(3, second)
+    assert len(ciphertexts(text)) == 2 and not (work / FOLDER).exists()
+    for after in ("", first, other):
+        client.encrypt(hidden_states=rows[:3], after=after)
+        with refused("3 rows are kept", text):
+            server.evaluate()
+    step(3, second)
+
+
+@pytest.mark.native
 def test_two_tokens_on_ciphertexts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,6 @@ ASK, PLAN, SERVER, CLUSTER, EXPERT = PANELS = ("Ask", "Plan", "Server", "Cluster
 SECTIONS = {"plan": PLAN, "run": ASK, "ray": CLUSTER}  # keys of all others are of servers
 SERVED = ("thor", "bumblebee")  # schemes of a service
 
-
 BackendName = Literal["plain", "sim", "ckks"]  # interpreters of a circuit
 PackingName = Literal["auto", "rows", "coefficients", "multidiagonal"]  # packings of one text
 RevealName = Literal["logits", "token"]  # outputs of a decoder that a client may get
@@ -172,6 +171,9 @@ class PlanOptions(Section):
         None,
         "Of a decoder on ciphertexts, what the client gets: logits (default) or the likeliest token alone.",
     )
+    cache: bool = setting(
+        False, "Under thor, rows of earlier tokens stay at the server, which learns how many.", panel=ASK
+    )
     gap: Real = setting(
         GAP, "With reveal = token, logits nearer than this are not told apart.", panel=EXPERT, ge=0.0
     )
@@ -293,9 +295,7 @@ class ServiceOptions(Section):
     )
     clients: Whole = setting(4, "Sessions at the same time; more are refused.", ge=1, le=256)
     clients_per_address: Whole | None = setting(
-        None,
-        "Of these, sessions of one address (default: all but one; from this machine, all).",
-        ge=1,
+        None, "Of these, sessions of one address (default: all but one; from this machine, all).", ge=1
     )
     prepared: Whole = setting(
         4, "By two parties: texts of a session whose products are prepared before they come.", ge=0, le=64
@@ -303,6 +303,7 @@ class ServiceOptions(Section):
     timeout: Real = setting(TIMEOUT, "Seconds of silence after which the other side is given up.", gt=0.0)
     once: bool = setting(False, "Serve one client at a time, and end after the first that asked for a text.")
     keep_keys: Real = setting(30.0, "With https: days that keys stay without being used.", ge=0.0)
+    keep_texts: Real = setting(10.0, "With https: minutes of silence before rows of a text go.", gt=0.0)
     most_keys: Real | None = setting(
         None, "With https: GB of all keys together (default: what the disk has).", ge=0.0
     )

@@ -171,7 +171,7 @@ def test_the_command_says_the_cost_first_and_writes(
     assert found["bytes_received"] > 0 and f"3: {PROMPTS[1]} |" in out
     for options, says in [
         (("--scheme", "bumblebee"), "not offered under scheme 'bumblebee'"),
-        (("--scheme", "thor", "--cache"), "--cache with --connect"),
+        (("--scheme", "thor", "--cache"), "the server keeps no rows of texts"),
         (("--reveal", "token", "--scheme", "thor"), "--reveal with --connect"),
     ]:
         status, _, err = generate(*options)

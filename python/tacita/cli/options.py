@@ -224,6 +224,7 @@ def plan_request(plan: PlanOptions) -> PlanRequest:
         begin=plan.begin,
         reveal=plan.reveal or LOGITS,
         gap=plan.gap,
+        cache=plan.cache,
         nearest=plan.nearest,
         link=link_of(plan.link) if plan.link else None,
     )

@@ -101,9 +101,11 @@ class Service:
         meter: Meter,
         texts: int = 1,
         tokens: int = 1,
+        cache: bool = False,
     ) -> Session:
         """Opens the session of one plan, for a caller that sends it several requests by `run` and `each`."""
-        return self.run(self._inner.open(verbs, model, scheme, meter=meter, texts=texts, tokens=tokens))
+        sizes = {"texts": texts, "tokens": tokens}
+        return self.run(self._inner.open(verbs, model, scheme, meter=meter, **sizes, cache=cache))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Waits for the result of a coroutine of an open session, as `LoopThread.run`."""

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
-import tempfile
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypedDict, Unpack
-from urllib.parse import quote
 
 from tacita.client.calls import Meter, Report, in_thread
 from tacita.client.http.channel import KEY, Channel, Reply, server_failure
@@ -24,13 +20,12 @@ from tacita.client.http.events import download, wait_until_final
 from tacita.client.keys import Owner, ready
 from tacita.client.session import Client, embedded
 from tacita.client.store import RequestFolder
-from tacita.errors import FileError, InputError, PeerError, RefusedError, TacitaError
+from tacita.errors import InputError, PeerError, RefusedError, TacitaError
 from tacita.plans import wire
 from tacita.plans.answers import Answer
 from tacita.plans.envelope import most_bytes
 from tacita.plans.files import sha256_of
-from tacita.plans.public_folder import CAPS, MANIFEST, MAX_MANIFEST_BYTES, Public, open_public, parse_manifest
-from tacita.plans.wire import PLAN, SHA256, Offer, State, Status
+from tacita.plans.wire import NO_TEXT, PLAN, SHA256, Kept, State, Status
 from tacita.progress import Progress
 from tacita.texts.embed import Array, Text
 from tacita.texts.embedding import Embedder
@@ -46,17 +41,38 @@ from tacita.texts.generation import (
     speller,
     withhold,
 )
+from tacita.texts.rows import Reading
 from tacita.texts.task import CHOICE
 
+GONE = 410  # of a POST that names a text: the server keeps it no more, or never did
 MISSING = (404, 409, 410, 412)  # of a POST: the server may have lost the key since it was last asked
 CANCELLING = 5.0  # seconds that a cancellation may take
 
 
 class Inputs(TypedDict, total=False):
-    """What a request holds, one of the two: texts, or hidden states."""
+    """What a request holds, one of the two: texts, or hidden states. after: of one row of a text, the sha256
+    of the request of the row before it."""
 
     texts: Sequence[Text]
     hidden_states: Sequence[Array]
+    after: str
+
+
+class LostTextError(PeerError):
+    """Raised where the server keeps a text no more."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: the server keeps the text no more", hint="ask again")
+
+
+@dataclass
+class KeptText:
+    """A text whose rows the server keeps. id: its handle, empty before there is one. key: that it is written
+    with. after: sha256 of the request of its last row."""
+
+    id: str = ""
+    key: str = ""
+    after: str = ""
 
 
 class Ciphertexts:
@@ -85,8 +101,9 @@ class Ciphertexts:
         self, prompts: Sequence[str], options: TextOptions, meter: Meter, report: Report
     ) -> AsyncGenerator[tuple[int, Token], None]:
         """Yields the number of a text, from 0, and its next token, turn by turn: requests of the whole texts
-        so far, in each as many of those that go on as it has places. A text ends by itself, also at a token
-        that is not sound, which is withheld; each is drawn as if it were alone.
+        so far, in each as many of those that go on as it has places; with a cache, of one row of each. A text
+        ends by itself, also at a token that is not sound, which is withheld; each is drawn as if it were
+        alone.
 
         What all may take is reported first, then how far all requests are. Closing the iterator ends the
         texts, and nothing of them is left at the server. Raises InputError before anything is sent, and what
@@ -97,13 +114,18 @@ class Ciphertexts:
         texts = [prompt_of(front, prompt, most, room) for prompt in prompts]
         if not texts:
             raise InputError("generate: no prompts", hint="at least one")
-        offer, count = self.offer, most * -(-len(texts) // plan.batch)
+        if plan.kept and len(texts) > plan.batch:
+            hint = f"in parts: a request of this plan has {plan.batch} places"
+            raise InputError(f"generate: a cache for {len(texts)} prompts", hint=hint)
+        read = max(map(len, texts)) - 1 if plan.kept else 0  # rows, one by one, before the first token
+        offer, count = self.offer, (read + most) * -(-len(texts) // plan.batch)
         each = f"{offer.seconds:.1f} s and {(offer.request_bytes + offer.response_bytes) / 1e6:.1f} MB"
         words = f"{len(texts)} texts of {most} tokens at most: {count} requests"
-        words = words if len(texts) > 1 else f"{most} tokens at most"
+        words = words if len(texts) > 1 else f"{most} tokens at most" + (f", {count} rows" if read else "")
         report(Progress(f"{words}, each {each}", 0, count, 0.0, count * offer.seconds))
         await self._ready(meter, report)
-        spell, ends, requests = speller(front), ends_of(plan, options), TokenRequests(front, plan.batch)
+        spell, ends = speller(front), ends_of(plan, options)
+        requests = TokenRequests(front, plan.batch, kept=options.cache)
         turns = Turns(
             [
                 (requests.source(number, options.choice, plan.logit_step), Writing(ids, spell, ends))
@@ -112,21 +134,69 @@ class Ciphertexts:
             unsound=options.show_anyway,
         )
         several = Several(report, offer.seconds, self._owner.channel.patience.clock)
-        while unread := turns.unread:
-            several.left = most * -(-len(unread) // plan.batch)
-            for places, states in requests.of(unread):
-                requests.take(places, await self._ask(meter, several, hidden_states=states))
-                several.done, several.left = several.done + 1, several.left - 1
-            most -= 1
-            for number, token in turns.write():
-                yield number, withhold(token, options)
+        async with self._asking(meter, several) as ask:
+            while unread := turns.unread:
+                read = max(map(len, unread.values())) - 1 if plan.kept else 0
+                several.left = (read + most) * -(-len(unread) // plan.batch)
+                for places, states in requests.of(unread):
+                    requests.take(places, await ask(states))
+                most -= 1
+                for number, token in turns.write():
+                    yield number, withhold(token, options)
+
+    @asynccontextmanager
+    async def _asking(self, meter: Meter, several: Several) -> AsyncIterator[Ask]:
+        """Yields what asks about hidden states, in one request; under a plan that keeps rows in one for each
+        row that the server has not read. Nothing of the texts is left at the server at the end."""
+        reading, text = Reading(), KeptText()
+
+        async def whole(states: Sequence[Array]) -> list[Answer]:
+            answers = await self._ask(meter, several, hidden_states=states)
+            several.step()
+            return answers
+
+        async def rows(states: Sequence[Array]) -> list[Answer]:
+            for step in reading.steps(states):
+                if not text.id:
+                    text.id, text.key = await self._begin(meter, several)
+                reading.take(await self._ask(meter, several, text, hidden_states=step, after=text.after))
+                several.step()
+            return reading.last
+
+        async def again(states: Sequence[Array]) -> list[Answer]:
+            """Reads a text anew, once, that the server has lost since its last row."""
+            try:
+                return await rows(states)
+            except LostTextError:
+                several.left += reading.count
+                reading.forget()
+                text.id = text.after = ""
+                return await rows(states)
+
+        try:
+            yield again if self.plan.kept else whole
+        finally:
+            if text.id:
+                await _remove_on_server(self._owner.channel, f"/texts/{text.id}", {"key": text.key})
+
+    async def _begin(self, meter: Meter, report: Report) -> tuple[str, str]:
+        """Begins a text at the server. Returns its handle, and the key that it is written with. Raises
+        RefusedError where the server keeps no more of this client's."""
+        key = await self._ready(meter, report)
+        params = {"model": self._owner.model, "scheme": self._owner.offer.scheme, "key": key}
+        reply = await self._owner.channel.metered(meter).ask("POST", "/texts", params=params)
+        return reply.read(Kept).id, key
 
     def _require_writing(self, options: TextOptions) -> Embedder:
         """Returns the client's part of a model whose plan serves to write such texts. Raises InputError."""
         plan, front = self.plan, self.front
-        if front is None or plan.ends is None or plan.kept:
-            lacks = "keeps rows of a text" if plan.kept else "does not say which tokens end a text"
-            hint = "its operator makes the plan again by this release, without a cache"
+        if front is None or plan.ends is None:
+            hint = "its operator makes the plan again by this release"
+            lacks = "does not say which tokens end a text"
+            raise InputError(f"generate: the plan of the server {lacks}", hint=hint)
+        if bool(plan.kept) != options.cache:
+            lacks = "keeps rows of a text, and learns how many" if plan.kept else "keeps no rows of a text"
+            hint = "ask with --cache (cache=True)" if plan.kept else "ask without --cache, or another scheme"
             raise InputError(f"generate: the plan of the server {lacks}", hint=hint)
         if plan.task == CHOICE:
             options.choice.require_likeliest()
@@ -138,18 +208,24 @@ class Ciphertexts:
         await in_thread(lambda _: self._require_fitting(texts))  # before keys are made for one that does not
         return await self._ask(meter, report, texts=texts)
 
-    async def _ask(self, meter: Meter, report: Report, **inputs: Unpack[Inputs]) -> list[Answer]:
+    async def _ask(
+        self, meter: Meter, report: Report, text: KeptText | None = None, **inputs: Unpack[Inputs]
+    ) -> list[Answer]:
         """Answers texts, or hidden states, by one request. A call that is cancelled leaves nothing of it at
-        the server."""
+        the server. text: of which the request is a row, which it notes. Raises LostTextError, too."""
         key = await self._ready(meter, report)
         with self._owner.folder.request_folder() as work:
             client = Client(self._owner.client.public, work, allow_insecure=self._owner.client.allow_insecure)
-            reply = await self._post(client, work, inputs, key, meter)
-            if reply.status in MISSING:
+            reply = await self._post(client, work, inputs, key, meter, text)
+            if reply.status in MISSING and not (text and reply.status == GONE):
                 self._key = ""
                 key = await self._ready(meter, report)
-                reply = await self._post(client, work, inputs, key, meter)
+                reply = await self._post(client, work, inputs, key, meter, text)
+            if text and reply.status == GONE:
+                raise LostTextError(reply.what)
             await self._receive(reply.read(Status), work, meter, report)
+            if text:
+                text.after = await in_thread(lambda _: sha256_of(work.request))
             with meter.step("decrypt"):
                 texts = inputs.get("texts", ())
                 count = len(texts or inputs["hidden_states"])
@@ -175,7 +251,13 @@ class Ciphertexts:
             return self._key
 
     async def _post(
-        self, client: Client, work: RequestFolder, inputs: Inputs, key: str, meter: Meter
+        self,
+        client: Client,
+        work: RequestFolder,
+        inputs: Inputs,
+        key: str,
+        meter: Meter,
+        text: KeptText | None = None,
     ) -> Reply:
         """Encrypts inputs and sends them, with an idempotency key that belongs to this body alone."""
         with meter.step("encrypt"):
@@ -187,6 +269,7 @@ class Ciphertexts:
             "Content-Type": "application/octet-stream",
         }
         params = {"model": self._owner.model, "scheme": self._owner.offer.scheme, "key": key}
+        params |= {"text": text.id} if text else {}
         with meter.step("send"):
             channel = self._owner.channel.metered(meter)
             return await channel.ask("POST", "/requests", params=params, headers=headers, body=work.request)
@@ -198,9 +281,9 @@ class Ciphertexts:
         try:
             await self._download(await self._wait(status, channel, meter, report), work, channel, meter)
         except asyncio.CancelledError:
-            await _cancel_on_server(channel, status.id)
+            await _remove_on_server(channel, f"/requests/{status.id}")
             raise
-        await _cancel_on_server(channel, status.id)
+        await _remove_on_server(channel, f"/requests/{status.id}")
 
     async def _wait(self, status: Status, channel: Channel, meter: Meter, report: Report) -> Status:
         """Waits for a request and returns its final status."""
@@ -217,6 +300,8 @@ class Ciphertexts:
         what = f"request {status.id[:12]}"
         if status.state is State.cancelled:
             raise RefusedError(f"{what}: was cancelled at the server", hint="ask again")
+        if status.problem and status.problem.code == NO_TEXT:
+            raise LostTextError(what)
         if status.state is State.failed or status.receipt is None:
             raise server_failure(what, status.problem)
         with meter.step("receive"):
@@ -225,6 +310,9 @@ class Ciphertexts:
             request, response = await in_thread(lambda _: (sha256_of(work.request), sha256_of(work.response)))
             hashes = {"plan": self.plan.hash, "request": request, "response": response}
             wire.check(status.receipt, self._signer, **hashes)
+
+
+Ask = Callable[[Sequence[Array]], Awaitable[list[Answer]]]  # hidden states of texts -> what is behind each
 
 
 @dataclass
@@ -245,12 +333,16 @@ class Several:
         left = now.left + (self.left - 1) * self.each
         self.report(Progress(now.stage, self.done, self.done + self.left, self.clock() - self._began, left))
 
+    def step(self) -> None:
+        """Notes the end of a request."""
+        self.done, self.left = self.done + 1, self.left - 1
 
-async def _cancel_on_server(channel: Channel, request: str) -> None:
-    """Asks the server once to stop the request and remove its files; failures are ignored."""
+
+async def _remove_on_server(channel: Channel, path: str, params: Mapping[str, str] | None = None) -> None:
+    """Asks the server once to stop what has this path and to remove its files; failures are ignored."""
     once = replace(channel, patience=replace(channel.patience, attempts=1))
     with suppress(TacitaError, TimeoutError):
-        await asyncio.wait_for(once.ask("DELETE", f"/requests/{request}"), CANCELLING)
+        await asyncio.wait_for(once.ask("DELETE", path, params=params), CANCELLING)
 
 
 def _encrypt(client: Client, work: RequestFolder, inputs: Inputs) -> str:
@@ -268,54 +360,3 @@ def _progress(status: Status, seconds: float) -> Progress:
     return Progress(
         status.stage or status.state.value, status.done or 0, status.total or 1, seconds, seconds_left
     )
-
-
-# The public folder of a model, fetched once and then cached under its hash.
-
-HINT = "the server offers one thing and sends another: tell its operator"
-
-
-async def fetch_public(channel: Channel, model: str, offer: Offer, cache: Path) -> Public:
-    """Returns the public folder of an offer, from the cache where it is there and whole.
-
-    cache: folder of folders named by hash. Raises PeerError where the folder is not what was offered,
-    FileError where it is damaged or no public folder.
-    """
-    if offer.public is None:
-        raise PeerError(f"{model}, {offer.scheme}: offered without a public folder", hint=HINT)
-    cached = cache / offer.public
-    with suppress(FileError):
-        return require_offered(await asyncio.to_thread(open_public, cached), offer)
-    with tempfile.TemporaryDirectory(prefix="part-", dir=cache) as folder:
-        await _fetch(channel, model, offer, Path(folder))
-        public = require_offered(await asyncio.to_thread(open_public, Path(folder)), offer)
-        _keep(Path(folder), cached)
-    return public
-
-
-def require_offered(public: Public, offer: Offer) -> Public:
-    """Returns the folder unchanged. Raises PeerError unless it is what was offered."""
-    plan = public.plan
-    published = (public.sha256, plan.hash, plan.scheme, plan.batch)
-    if published != (offer.public, offer.plan, offer.scheme, offer.batch):
-        raise PeerError(f"public folder {public.sha256[:12]}: not the plan that was offered", hint=HINT)
-    return public
-
-
-async def _fetch(channel: Channel, model: str, offer: Offer, folder: Path) -> None:
-    path, params = f"/models/{quote(model, safe='')}/public", {"scheme": offer.scheme}
-    await download(channel, path, folder / MANIFEST, MAX_MANIFEST_BYTES, params)
-    whole, files = parse_manifest(folder / MANIFEST, (folder / MANIFEST).read_bytes())
-    if whole != offer.public:
-        raise PeerError(f"public folder {whole[:12]}, offered was {str(offer.public)[:12]}", hint=HINT)
-    for name in files:
-        await download(channel, f"{path}/{name}", folder / name, CAPS[name], params)
-
-
-def _keep(folder: Path, cached: Path) -> None:
-    """Copies the folder into the cache, in place of a damaged one that may be there. A cache that cannot be
-    written is no error: the folder is fetched again next time."""
-    with suppress(OSError):
-        shutil.rmtree(cached, ignore_errors=True)
-        shutil.copytree(folder, cached.with_name(f"{folder.name}-kept"))
-        cached.with_name(f"{folder.name}-kept").rename(cached)

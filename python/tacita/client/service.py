@@ -18,12 +18,12 @@ from urllib.parse import quote
 from tacita.client.calls import Cost, Meter, Report, in_thread
 from tacita.client.http.channel import Channel
 from tacita.client.keys import Owner
-from tacita.client.requests import Ciphertexts, fetch_public
+from tacita.client.offers import choose, fetch_public
+from tacita.client.requests import Ciphertexts
 from tacita.client.session import Client
 from tacita.client.store import Store
-from tacita.errors import InputError, PeerError, nearest, require_keywords
+from tacita.errors import InputError, PeerError, require_keywords
 from tacita.plans import engine
-from tacita.plans.scheme import AUTO
 from tacita.plans.wire import API, VISITOR, Model, Models, Offer
 from tacita.progress import Progress
 from tacita.texts.answer import Answer
@@ -31,7 +31,7 @@ from tacita.texts.embed import Text
 from tacita.texts.generation import TOKENS, Choice, TextOptions, Token, stop_texts
 from tacita.texts.inputs import Cut, Pair, texts_of
 from tacita.texts.ranking import Ranking, pairs_of, rank
-from tacita.texts.task import GIVES, PROBLEMS, SINGLE_LABEL, TASKS, kind_of, require_kind, suits
+from tacita.texts.task import require_kind
 from tacita.two_party.protocol.party import Party
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class TextHow(TypedDict, total=False):
     max_tokens: int
     temperature: float
     top_k: int
+    cache: bool
     stop: str | Sequence[str]
 
 
@@ -193,7 +194,8 @@ class AsyncService:
     def generate(self, prompt: str, **how: Unpack[TextHow]) -> AsyncGenerator[Token, None]:
         """Yields the tokens behind a prompt as they come. Arguments: as of `tacita.generate`. scheme: by
         default that of two parties where it is offered; of any other each token is a request; "auto": the
-        quickest by the offers' estimates of all tokens.
+        quickest by the offers' estimates of all tokens. cache: by the offer whose server keeps rows of the
+        text, so that a request is one row; it learns how many there are.
 
         Closing it early (`contextlib.aclosing`) ends the text; a connection that breaks is made again.
         """
@@ -210,10 +212,11 @@ class AsyncService:
     async def _write(self, how: TextHow, texts: int, begin: Begin[T]) -> AsyncGenerator[T, None]:
         require_keywords(how, TextHow.__annotations__, "generate")
         chance = Choice(how.get("temperature", 0.0), how.get("top_k", 0))
-        options = TextOptions(how.get("max_tokens", TOKENS), stop_texts(how.get("stop", ())), chance)
+        most, cache = how.get("max_tokens", TOKENS), how.get("cache", False)
+        options = TextOptions(most, stop_texts(how.get("stop", ())), chance, cache=cache)
         meter, of = Meter(self._channel.patience.clock), (how.get("model"), how.get("scheme"))
         try:
-            session = await self.open(["generate"], *of, meter=meter, texts=texts, tokens=options.max_tokens)
+            session = await self.open(["generate"], *of, meter=meter, texts=texts, tokens=most, cache=cache)
             async with aclosing(begin(session, options, meter, self._options.report)) as items:
                 async for item in items:
                     yield item
@@ -236,11 +239,12 @@ class AsyncService:
         meter: Meter,
         texts: int = 1,
         tokens: int = 1,
+        cache: bool = False,
     ) -> Session:
         """Returns the session of the plan that these verbs ask, the first or any other. Sessions are kept for
         later calls. Arguments: as of `choose`. Raises InputError."""
         models = self._models or await self.models()
-        selected, offer = choose(models, verbs, model, scheme, texts, tokens)
+        selected, offer = choose(models, verbs, model, scheme, texts, tokens, cache=cache)
         key = (selected.name, offer.scheme, offer.plan)
         async with self._opening:
             if key not in self._sessions:
@@ -310,91 +314,3 @@ async def answer_all(session: Session, texts: Sequence[Text], meter: Meter, repo
     size = session.plan.batch
     groups = [texts[at : at + size] for at in range(0, len(texts), size)]
     return [one for group in groups for one in await session.answer(group, meter, report)]
-
-
-# Which model and offer of a service answers, told from what it lists.
-
-BYTES_PER_SECOND = 125e6  # of an upload of keys, 1 Gbit/s
-EITHER = ("classify", "search")  # alike where a server states no problem; its plan tells which
-
-
-def choose(
-    models: Models,
-    verbs: Sequence[str],
-    model: str | None,
-    scheme: str | None,
-    texts: int = 1,
-    tokens: int = 1,
-) -> tuple[Model, Offer]:
-    """Chooses a model and one of its offers: the first, where texts are written the first of two parties.
-    verbs: what is asked first, and kinds of models that do as well. scheme: "auto" for the offer by which so
-    many texts, each of so many tokens to write, are answered soonest, keys included. Raises InputError for
-    names that the server does not offer, for no model or several that would do, and one of another kind."""
-    selected = _model(models, verbs, model)
-    if scheme is None:
-        return selected, min(selected.offers, key=lambda offer: "generate" in verbs and not offer.connected)
-    if scheme == AUTO:
-        return selected, min(selected.offers, key=lambda offer: seconds_of(offer, texts, tokens))
-    for offer in selected.offers:
-        if offer.scheme == scheme:
-            return selected, offer
-    raise InputError(
-        f"{selected.name}: not offered under scheme {scheme!r:.60}",
-        hint=nearest(scheme, [offer.scheme for offer in selected.offers]),
-    )
-
-
-def seconds_of(offer: Offer, texts: int, tokens: int = 1) -> float:
-    """Estimates the seconds of so many texts: keys made and sent, and as many requests as they fill. tokens:
-    that each is written with; each behind the first takes what the offer says, or another request."""
-    once = offer.keygen_seconds + offer.keys_bytes / BYTES_PER_SECOND
-    each = offer.seconds + (tokens - 1) * (offer.token_seconds or offer.seconds)
-    return once + -(-texts // offer.batch) * each
-
-
-def _model(models: Models, verbs: Sequence[str], name: str | None) -> Model:
-    offered = [each for each in models.models if each.offers]
-    names = ", ".join(each.name for each in offered) or "none"
-    if name is not None:
-        for each in offered:
-            if each.name == name:
-                return _suiting(each, verbs)
-        raise InputError(f"{verbs[0]}: the server has no model {name!r:.200}", hint=f"its models: {names}")
-    suiting = [each for each in offered if can_answer(each, verbs)]
-    if len(suiting) == 1:
-        return suiting[0]
-    if not suiting:
-        raise InputError(f"{verbs[0]}: no model of the server answers so", hint=f"its models: {names}")
-    several = ", ".join(each.name for each in suiting)
-    raise InputError(
-        f"{verbs[0]}: {len(suiting)} models of the server answer so", hint=f"name one: {several}"
-    )
-
-
-def _suiting(model: Model, verbs: Sequence[str]) -> Model:
-    if not can_answer(model, verbs):
-        kind = _kind(model)
-        gives = GIVES.get(kind, "something that this release does not know")
-        raise InputError(
-            f"{verbs[0]}: the model answers with {gives}, not {GIVES[verbs[0]]}",
-            hint=f"ask it to {kind}" if kind else "use the server's release",
-        )
-    return model
-
-
-def can_answer(model: Model, verbs: Sequence[str]) -> bool:
-    """Tells whether a model of a server can be asked with one of these verbs."""
-    known = _known(model)
-    either = not model.problem and _kind(model) in EITHER and bool({*EITHER} & {*verbs})
-    return either or (known is not None and suits(verbs, known))
-
-
-def _kind(model: Model) -> str:
-    """Returns a key of `GIVES`, or "" for a task or a problem that this release does not know."""
-    known = _known(model)
-    return kind_of(known) if known else ""
-
-
-def _known(model: Model) -> Model | None:
-    known = model.model_copy(update={"problem": model.problem or SINGLE_LABEL})
-    return known if known.task in TASKS and known.problem in PROBLEMS else None

@@ -22,7 +22,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from tacita.client.calls import Meter, Report
-from tacita.client.service import Session, answer_all, can_answer
+from tacita.client.offers import can_answer
+from tacita.client.service import Session, answer_all
 from tacita.errors import InputError, TacitaError
 from tacita.gateway.bodies import Body, Chat, Completion, Embeddings, Rerank, prompts_of, reason_of
 from tacita.gateway.guard import Fault, fault_of

@@ -64,8 +64,7 @@ class Request(TextOptions):
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `SCHEMES`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
-    `PlanRequest`; None for logits. cache: whether the server of ciphertexts keeps rows of earlier tokens, see
-    `PlanRequest`. device: what evaluates ciphertexts (`device_number`)."""
+    `PlanRequest`; None for logits. device: what evaluates ciphertexts (`device_number`)."""
 
     backend: str = "plain"
     tokens: int = ROOM
@@ -77,7 +76,6 @@ class Request(TextOptions):
     prices: Prices | None = field(default=None, hash=False)
     reveal: str | None = None
     gap: float = GAP
-    cache: bool = False
     device: str = "cpu"
 
     def __post_init__(self) -> None:

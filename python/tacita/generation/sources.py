@@ -21,8 +21,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +40,10 @@ from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.schemes.base import CLEAR, Place
 from tacita.schemes.ciphertexts import both_sides, row_by_row
-from tacita.texts.answer import Answer, withhold_failed
+from tacita.texts.answer import Answer
 from tacita.texts.embed import embedded, pad_hidden
 from tacita.texts.generation import Logits
+from tacita.texts.rows import Reading
 from tacita.two_party.model import share_prefix, simulation
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.program.run import Past as Shares
@@ -126,36 +125,18 @@ def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
 
 
 class Reader:
-    """An `Ask` of texts that grow, always the same ones: reads the rows that it has not read yet, one of each
-    text at a time. step: the answers of texts whose rows but the last were read.
-
-    Texts end together: one that has fewer rows to read than another, as one that has ended, has its first
-    row read again before, which no later row attends to.
-    """
+    """An `Ask` of texts that grow, always the same ones: reads the rows that it has not read yet, see
+    `Reading`. step: the answers of texts whose rows but the last were read."""
 
     def __init__(self, step: Ask) -> None:
-        self._step, self._read = step, list[int]()
+        self._step, self._reading = step, Reading()
 
     def __call__(self, texts: Sequence[Array]) -> list[Answer]:
         """Asks for each row that was not read yet and returns the last answers, with the warnings of all.
-        texts: rows of the whole texts so far, at least one of them new."""
-        first = [count - read for count, read in zip_longest(map(len, texts), self._read, fillvalue=0)]
-        answers: list[list[Answer]] = [[] for _ in texts]
-        for left in range(max(first) - 1, -1, -1):
-            there = [left < new for new in first]
-            rows = [text[: len(text) - left if new else 1] for text, new in zip(texts, there, strict=True)]
-            for each, answer, new in zip(answers, self._step(rows), there, strict=True):
-                if new or not left:
-                    each.append(answer)
-        self._read = [len(text) for text in texts]
-        return [_last(each) for each in answers]
-
-
-def _last(answers: Sequence[Answer]) -> Answer:
-    """Returns the last answer of a text, with the warnings of all."""
-    doubts = dict.fromkeys(doubt for answer in answers for doubt in answer.warnings)
-    last, trusted = answers[-1].anyway, all(answer.trusted for answer in answers)
-    return withhold_failed(replace(last, warnings=tuple(doubts), trusted=trusted))
+        texts: of `Reading.steps`."""
+        for rows in self._reading.steps(texts):
+            self._reading.take(self._step(rows))
+        return self._reading.last
 
 
 def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str, texts: int = 1) -> Ask:

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from tacita.errors import PeerError
 
@@ -49,6 +49,9 @@ CHUNK_BYTES = 8 << 20  # of an upload that a client sends at once
 MOST_CHUNK_BYTES = 64 << 20  # that a server takes at once
 FRAME_BYTES = 1 << 20  # of a WebSocket message of the two-party protocol, at most
 MOST_TEXT = 2000  # characters of an error that are told
+NO_TEXT = (
+    "no-text"  # code of a problem: the server has no text of that handle below that key, or none any more
+)
 
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -96,7 +99,9 @@ class Offer(Wire):
     the sizes of files are then 0. public: sha256 of the public folder's list, of what a connected scheme
     publishes nothing here (the socket's greeting sends it). seconds: predicted of a request of `batch`
     texts, queue aside; keygen_seconds: at the client, once. token_bytes, token_seconds: of each token behind
-    the first of a text that is written, whose prompt is what the others are of. Sizes in bytes.
+    the first of a text that is written, whose prompt is what the others are of. kept_bytes: of a text whose
+    rows the server keeps, so that a request is one row; kept_seconds: of silence after which they go; where
+    it keeps none neither is told, since clients of before know neither. Sizes in bytes.
     """
 
     scheme: Name
@@ -116,6 +121,13 @@ class Offer(Wire):
     keygen_seconds: Seconds = 0.0
     token_bytes: Count = 0
     token_seconds: Seconds = 0.0
+    kept_bytes: Count = 0
+    kept_seconds: Seconds = 0.0
+
+    @model_serializer(mode="wrap")
+    def _without_kept(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        return {n: v for n, v in fields.items() if self.kept_bytes or not n.startswith("kept_")}
 
 
 class Model(Wire):
@@ -151,6 +163,15 @@ class Keys(Wire):
     """GET /v1/keys: those of who asks."""
 
     keys: tuple[KeyState, ...]
+
+
+class Kept(Wire):
+    """POST /v1/texts: a text whose rows the server keeps from now on. id: its handle. bytes: that it takes of
+    its client's quota. seconds: of silence after which it goes."""
+
+    id: Hex32
+    bytes: Count
+    seconds: Seconds
 
 
 class Receipt(Wire):

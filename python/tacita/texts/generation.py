@@ -345,12 +345,14 @@ TOKENS = 64  # to be written at most, by default
 @dataclass(frozen=True)
 class TextOptions:
     """How a text is written. max_tokens: to be written at most. stop: texts before which it ends.
-    show_anyway: tokens that are not sound, too. Raises InputError for no tokens, or for an empty text."""
+    show_anyway: tokens that are not sound, too. cache: by rows that the server of ciphertexts keeps, which
+    learns how many there are. Raises InputError for no tokens, or for an empty text."""
 
     max_tokens: int = TOKENS
     stop: tuple[str, ...] = ()
     choice: Choice = field(default_factory=Choice)
     show_anyway: bool = field(default=False, kw_only=True)
+    cache: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1 or not all(self.stop):

@@ -141,7 +141,8 @@ def test_a_text_takes_a_model_that_writes_and_a_scheme_of_a_service(fake: Fake, 
     """A port has the one scheme of two parties."""
     for whom, more, says in [
         (reach, (), "no model of the server answers so"),
-        (reach, ("--scheme", "thor", "--cache"), "--cache with --connect"),
+        (reach, ("--scheme", "thor", "--cache"), "no model of the server answers so"),
+        (["--connect", "127.0.0.1:1"], ("--cache",), "--cache with --connect"),
         (reach, ("--scheme", "auto"), "no model of the server answers so"),
         (["--connect", "127.0.0.1:1"], ("--scheme", "leaf"), "--scheme with --connect"),
         ([], ("--scheme", "auto"), "--scheme 'auto'"),

@@ -96,7 +96,7 @@ def test_a_ledger_that_takes_a_step_is_not_changed(folder: Path) -> None:
         ledger.execute("PRAGMA user_version=1")
     ledger.close()
     status, lines = checked()
-    assert status == 0 and "version 1, goes to 2" in lines["data"]
+    assert status == 0 and "version 1, goes to 3" in lines["data"]
     assert checked()[1]["data"] == lines["data"] and not list(folder.rglob("*.version-1"))
 
 
@@ -157,6 +157,7 @@ def test_every_number_of_the_service_is_a_key(monkeypatch: pytest.MonkeyPatch) -
         "data": "d", "anybody": True, "clients": 9, "drain": 1.0, "keep_keys": 2.0, "most_keys": 3.0,
         "proxy": ("10.0.0.1",), "waiting": 5, "keep_answers": 6.0, "streams": 7, "calls": 8,
         "traces": "http://x/v1/traces", "patience": 9.0, "least_rate": 10.0, "prepared": 2,
+        "keep_texts": 11.0,
     }  # fmt: skip
     run_ = {"threads": 3, "memory": 1.5, "allow_insecure": True, "device": "opencl"}
     monkeypatch.setattr(https, "device_of", lambda settings: f"{settings.run.device}:0")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tacita.client.http.trust import address_of
-from tacita.client.service import choose, seconds_of
+from tacita.client.offers import choose, seconds_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
 from tacita.errors import FileError, InputError, PeerError
 from tacita.plans.wire import Model, Models, Offer
@@ -121,6 +121,28 @@ def test_auto_is_the_offer_that_answers_so_many_texts_soonest() -> None:
     )
     schemes = [choose(writer, ["generate"], None, "auto", 1, tokens)[1].scheme for tokens in (1, 2)]
     assert schemes == ["thor", "bumblebee"]  # 20 s or 25 s of a prompt, then 10 s or 1 s a token
+
+
+def test_rows_are_kept_where_that_is_asked_for_alone() -> None:
+    """A server of before tells of none, and so does an offer that keeps none; a client of before takes it."""
+    common = {"plan": PLAN, "tokens": 16, "batch": 1, "seconds": 1.0}
+    kept, two = (
+        Offer.model_validate({"scheme": scheme, "connected": scheme != "thor", **common})
+        for scheme in ("thor", "bumblebee")
+    )
+    kept = kept.model_copy(update={"kept_bytes": 9, "kept_seconds": 1.0})
+    assert "kept_bytes" in kept.model_dump_json() and "kept" not in two.model_dump_json()
+
+    def chosen(offers: tuple[Offer, ...], scheme: str | None, cache: bool) -> str:
+        models = Models(release="1", signer=SIGNER, models=(Model(name="w", task="next", offers=offers),))
+        return choose(models, ["generate"], None, scheme, cache=cache)[1].scheme
+
+    for scheme in (None, "auto"):
+        assert [chosen((kept, two), scheme, cache) for cache in (False, True)] == ["bumblebee", "thor"]
+        assert chosen((kept,), scheme, False) == "thor"  # whose plan is refused then
+    for offers, named in [((two,), None), ((kept, two), "bumblebee")]:
+        with pytest.raises(InputError, match="keeps no rows of texts"):
+            chosen(offers, named, True)
 
 
 @pytest.mark.parametrize(

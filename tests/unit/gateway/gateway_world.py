@@ -20,7 +20,8 @@ from tiny_decoders import llama
 import tacita
 from tacita.checkpoint import Checkpoint
 from tacita.client.connected import Connected, at_port
-from tacita.client.service import Session, choose
+from tacita.client.offers import choose
+from tacita.client.service import Session
 from tacita.errors import PeerError
 from tacita.gateway.app import Gateway, app_of
 from tacita.gateway.guard import Guard

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "tacita"
 sys.path.insert(0, str(ROOT / ".ci"))
 packages, rust_modules = map(importlib.import_module, ("packages", "rust_modules"))
-FILES, ARROWS, FOLDER = 337, 88, 14  # decisions 92, 93, 98, 102, 104, 105
+FILES, ARROWS, FOLDER = 340, 88, 14  # decisions 92, 93, 98, 102, 104, 105, 125
 LINES = {
     "approx": 2563,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1478,  # attention by tiles (decision 105)
@@ -34,11 +34,11 @@ LINES = {
     "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7574,  # exact functions, of an ablation; the largest of several; steps (93, 104, 113, 128)
     "planning": 4504,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121)
-    "plans": 3193,
+    "plans": 3214,  # decision 125
     "schemes": 1582,  # a device (decision 122)
     "server": 8178,  # a worker on a device (decision 122)
     "slots": 2620,  # texts side by side; complex tables in parts (decisions 94, 107)
-    "texts": 2274,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119)
+    "texts": 2336,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119, 125)
     "two_party": 6409,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }
 

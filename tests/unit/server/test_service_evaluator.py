@@ -152,6 +152,21 @@ def test_no_folder_outside_the_root_is_answered(
         assert isinstance(failed, Failed) and "no folder of that name" in failed.detail
 
 
+def test_a_row_is_evaluated_in_the_folder_of_a_text_below_the_root_alone(
+    world: World, evaluator: JobEvaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that keeps no rows takes no text."""
+    job = new(world)
+    (outside := world.root / "outside").symlink_to(tmp_path)
+    for keeps, text in [
+        (False, job.folder),
+        *((True, each) for each in (None, tmp_path, outside, world.root / "no", job.folder / "request.ct")),
+    ]:
+        monkeypatch.setattr(evaluator, "_keeps", keeps)
+        failed = answer(evaluator, dataclasses.replace(job, text=text))
+        assert isinstance(failed, Failed) and "not a text of a plan that keeps rows" in failed.detail, text
+
+
 def truncated(job: Evaluate) -> Evaluate:
     with (job.folder / "request.ct").open("r+b") as file:
         file.truncate(1000)

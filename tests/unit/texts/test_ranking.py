@@ -13,7 +13,7 @@ from test_cli import run
 
 import tacita
 from tacita.api import reference_logits
-from tacita.client.service import choose
+from tacita.client.offers import choose
 from tacita.errors import InputError
 from tacita.plans.wire import Model, Models, Offer
 from tacita.texts.answer import Answer, withhold_failed

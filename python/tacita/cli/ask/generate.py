@@ -46,6 +46,7 @@ from tacita.client.connected import RenewableSession
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.generate import ROOM, Request, Shown, generate_batch
+from tacita.planning.options import CACHING
 from tacita.plans.scheme import AUTO, BUMBLEBEE, SCHEMES
 from tacita.resources import require_device
 from tacita.schemes.base import REAL, Report
@@ -60,7 +61,7 @@ from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Watch
 
 LINE = {
-    "plan": ("model", "scheme", "tokens", "preset", "texts", "begin", "reveal"),
+    "plan": ("model", "scheme", "tokens", "preset", "texts", "begin", "reveal", "cache"),
     "run": ("backend",),
     "network": ("connect", "trust", "prepared"),
 }
@@ -167,21 +168,13 @@ def run(
     stop: Annotated[
         list[str] | None, option("--stop", help="A text before which it ends; may be given again.")
     ] = None,
-    cache: Annotated[
-        bool,
-        typer.Option(
-            "--cache",
-            help="With --scheme thor: the server keeps rows of earlier tokens as ciphertexts, and every "
-            "request is one row; it learns how many there were.",
-        ),
-    ] = False,
     json: Json = None,
 ) -> None:
     """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
     sees neither the text nor what comes behind it. With a service, --scheme thor makes each token a request
     of ciphertexts; by default both sides compute together."""
     choice = Choice(temperature, top_k, settings.run.seed)
-    request = _request(settings, max_tokens, tuple(stop or ()), choice, cache=cache)
+    request = _request(settings, max_tokens, tuple(stop or ()), choice)
     if (prompt is None) == (file is None):
         raise InputError("generate: give a prompt or a --file of them", hint="exactly one of the two")
     require_writable(json)
@@ -252,12 +245,11 @@ def _show_file(
     )
 
 
-def _request(
-    settings: Settings, max_tokens: int, stops: tuple[str, ...], choice: Choice, *, cache: bool
-) -> Request:
+def _request(settings: Settings, max_tokens: int, stops: tuple[str, ...], choice: Choice) -> Request:
     """Returns what is asked for. Raises InputError for a scheme that continues no text."""
     plan, run, connect = settings.plan, settings.run, settings.network.connect
     scheme = None if plan.scheme == AUTO and connect else plan.scheme
+    scheme = CACHING if plan.cache and connect and scheme is None else scheme  # the service has no other
     if scheme not in (None, BUMBLEBEE, *SCHEMES):
         names = ", ".join((*SCHEMES, BUMBLEBEE))
         raise InputError(f"generate: --scheme {plan.scheme!r:.40}", hint=f"one of {names}")
@@ -265,7 +257,7 @@ def _request(
     require_device(run.device, connect and "--connect", backend != REAL and f"--backend {backend}")
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
-    more: dict[str, Any] = {"cache": cache, "show_anyway": run.show_anyway, "device": run.device}
+    more: dict[str, Any] = {"cache": plan.cache, "show_anyway": run.show_anyway, "device": run.device}
     request = replace(request, reveal=plan.reveal, gap=plan.gap, **more)
     here = request.on_ciphertexts and not connect
     return replace(request, prices=prices_here(plan.preset)) if here else request
@@ -314,7 +306,7 @@ def _require_nothing(settings: Settings, request: Request) -> None:
         "--begin": plan.begin,
         "--texts": plan.texts,
         "--reveal": plan.reveal,
-        "--cache": request.cache,
+        "--cache": request.cache and not service,
     }
     if named := [name for name, value in decided.items() if value]:
         hint = "the server has them: leave it out"
@@ -367,7 +359,8 @@ def _by_a_service(settings: Settings, texts: int, most: int) -> Iterator[Session
     model, meter = settings.plan.model, Meter()
     with service_of(settings) as service:
         name = str(model) if model else None
-        session = open_session(service, ["generate"], name, settings.plan.scheme, meter, texts, most)
+        of = settings.plan.scheme, meter, texts, most, settings.plan.cache
+        session = open_session(service, ["generate"], name, *of)
         plan, front = session.plan, session.front
         if front is None:
             raise InputError("the model starts from hidden states", hint="ask it from Python")
@@ -378,7 +371,9 @@ def _by_a_service(settings: Settings, texts: int, most: int) -> Iterator[Session
         def by_requests(prompts: Sequence[str], options: Request) -> Texts:
             """Yields tokens of ciphertexts, those of one text each under a bar of its own."""
             what, offer = "token" if len(prompts) == 1 else "request", session.offer
-            most = options.max_tokens * -(-len(prompts) // plan.batch)
+            what = "row" if offer.kept_bytes else what
+            read = max(length_of(front, prompt) for prompt in prompts) - 1 if offer.kept_bytes else 0
+            most = (read + options.max_tokens) * -(-len(prompts) // plan.batch)
             sent = size(most * (offer.request_bytes + offer.response_bytes))
             whole = f"{several(most, what)} at most, {duration(most * offer.seconds)} and {sent} in all"
             say(f"{expectation(offer, what)}; {whole}")

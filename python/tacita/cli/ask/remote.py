@@ -362,9 +362,10 @@ def open_session(
     meter: Meter,
     texts: int = 1,
     tokens: int = 1,
+    cache: bool = False,
 ) -> Session:
     """Opens a session and shows its plan."""
-    session = service.open(verbs, model, scheme, meter, texts, tokens)
+    session = service.open(verbs, model, scheme, meter, texts, tokens, cache)
     plan, bits = session.plan, session.offer.security_bits
     secure = f", {bits} bits" if bits else ""
     say(

@@ -115,7 +115,7 @@ async def _service(settings: Settings) -> AsyncIterator[Asked]:
 @asynccontextmanager
 async def _port(settings: Settings) -> AsyncIterator[Asked]:
     from tacita.client.connected import at_port
-    from tacita.client.service import choose
+    from tacita.client.offers import choose
 
     session, models = await in_thread(
         lambda _: at_port(partial(dial_server, settings), settings.network.prepared)

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from tacita.server.core.settings import Settings as Limits
     from tacita.server.machines.node_set import RayNodeSet
 
-HOUR, DAY = 3600.0, 86400.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 OF_HTTPS = (
-    *("data", "anybody", "proxy", "keep_keys", "most_keys", "origin"),
+    *("data", "anybody", "proxy", "keep_keys", "keep_texts", "most_keys", "origin"),
     *("waiting", "keep_answers", "streams", "calls", "patience", "least_rate", "traces"),
 )
 OF_A_PORT = {
@@ -64,6 +64,8 @@ def require_serving(settings: Settings) -> None:
         for name in OF_HTTPS:
             if name in service.model_fields_set:
                 raise InputError(f"serve: [service] {name} is for --https", hint="--https HOST:PORT")
+        if settings.plan.cache:
+            raise InputError("serve: [plan] cache without --https", hint="two parties keep rows anyway")
         return
     for section, names in OF_A_PORT.items():
         for name in names:
@@ -111,6 +113,10 @@ def over_https(settings: Settings, own: Identity | None) -> None:
         if set(settings.service.schemes) == {BUMBLEBEE}:
             raise InputError(
                 f"--ray: {BUMBLEBEE} answers over a connection, on this machine", hint="--schemes thor, too"
+            )
+        if any(plan.cache for _, plan, _ in served(settings)):
+            raise InputError(
+                "serve: [plan] cache with --ray", hint="rows are kept on this machine: one of the two"
             )
         require_reachable(where)
     with needing("service", "serve"):
@@ -188,6 +194,7 @@ def _limits(settings: Settings) -> Limits:
         proxies=tuple(map(_ip_address, service.proxy)),
         documents=settings.plan.documents,
         keep_keys=service.keep_keys * DAY,
+        silent=service.keep_texts * MINUTE,
         waiting=service.waiting,
         traces=service.traces,
         kept=service.keep_answers * HOUR,
@@ -222,6 +229,7 @@ def _announce(offers: Offers, host: str, port: int, own: Identity | None) -> Non
         for offer in model.offers:
             sent = f"{size(offer.traffic_bytes)} a request"
             keys = f", keys {size(offer.keys_bytes)} once" if offer.keys_bytes else ""
+            keys += f", {size(offer.kept_bytes)} a text kept" if offer.kept_bytes else ""
             cost = f"{duration(offer.seconds)}, {sent}{keys}"
             say(f"{shown(model.name)} by {offer.scheme}: {cost}, plan {offer.plan[:12]}")
     show_listening(f"{'https' if own else 'http'}://", host, port, own)
@@ -300,7 +308,8 @@ def offers_of_all(settings: Settings, *, on_nodes: bool) -> Offers:
     assert data is not None  # `require_serving` saw it
     for name, plan, schemes in served(settings):
         model, source, request = load_model(plan), resolve(plan.model or DEFAULT_MODEL), plan_request(plan)
-        make, insecure = partial(offers_of, name=name), settings.run.allow_insecure
+        silent, insecure = settings.service.keep_texts * MINUTE, settings.run.allow_insecure
+        make = partial(offers_of, name=name, silent=silent)
         with progress(f"plan {name}".strip()) as report:
             offers = make(model, source, schemes, request, data, report, insecure=insecure)
         for offered in offers.named.values() if on_nodes else ():

@@ -47,7 +47,7 @@ LINE = {
     ),
 }
 FILE = {
-    "plan": ("model", "pooling", "nearest", "titles", "preset", "begin"),
+    "plan": ("model", "pooling", "nearest", "titles", "preset", "begin", "cache"),
     "run": ("threads", "device", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (

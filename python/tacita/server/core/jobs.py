@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -79,6 +80,7 @@ WORDS = {
     DEADLINE: (504, "its deadline has passed", "ask again with a later one"),
     WORKER: (500, "its worker died too often", "the operator's log says why"),
     INTERNAL: (500, "the evaluation failed", "the operator's log says why"),
+    wire.NO_TEXT: (410, "its text is not kept any more", "begin a text, and send all of its rows"),
 }
 
 
@@ -115,12 +117,12 @@ class Jobs:
         except ResourceError:
             logs.warn("not-charged", client=client, **vars(used))
 
-    def accept(self, row: RequestRow) -> None:
-        """Takes a request whose folder is complete and whose quota is reserved. Raises RefusedError when its
-        queue is full: then nothing of it stays."""
+    def accept(self, row: RequestRow, text: Path | None = None) -> None:
+        """Takes a request whose folder is complete and whose quota is reserved. text: of its rows, see
+        `Evaluate`. Raises RefusedError when its queue is full: then nothing of it stays."""
         requests.add(self.ledger, row)
         try:
-            self._submit(row)
+            self._submit(row, text)
         except TacitaError:
             self.forget(row.id)
             raise
@@ -129,15 +131,19 @@ class Jobs:
         logs.say("request", request=row.id, client=row.client, model=row.model, scheme=row.scheme)
 
     def resume(self) -> int:
-        """Queues what an earlier server had not finished; returns how many."""
+        """Queues what an earlier server had not finished, but rows of texts, which ended with it; returns how
+        many."""
         rows = requests.unfinished(self.ledger)
         for row in rows:
+            if (offer := self.offers.of(row.model, row.scheme)) and offer.keeps:
+                self.fail(row.id, wire.NO_TEXT, "", "")
+                continue
             requests.change(self.ledger, row.id, state=State.waiting)
             if self.tracing:
                 self.tracing.begin(row.id, client=row.client, model=row.model, scheme=row.scheme)
             self._trace(row.id, "queue")
             try:
-                self._submit(row, resumed=True)
+                self._submit(row, None, resumed=True)
             except TacitaError as error:
                 self.fail(row.id, REFUSED, str(error), error.hint)
         return len(rows)
@@ -253,13 +259,13 @@ class Jobs:
         """Sets columns of a request that has ended, whether or not the disk is full."""
         self.ledger.insist(partial(requests.change, self.ledger, id, **values))
 
-    def _submit(self, row: RequestRow, *, resumed: bool = False) -> None:
+    def _submit(self, row: RequestRow, text: Path | None, *, resumed: bool = False) -> None:
         if (pool := self.pools.get((row.model, row.scheme))) is None:
             raise InputError(
                 f"no model {row.model!r:.60} by {row.scheme!r:.60}", hint="ask for what there is"
             )
         keys, folder = whole(self.layout.keys(row.client, row.key)), self.layout.request(row.id)
-        order = Evaluate(row.id, row.key, keys.absolute(), folder.absolute())
+        order = Evaluate(row.id, row.key, keys.absolute(), folder.absolute(), text)
         group = tokens.of_id(self.ledger, row.client).group
         pool.submit(Job(order, group, row.deadline), resumed=resumed)
 

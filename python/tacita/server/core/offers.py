@@ -18,7 +18,9 @@ from typing import Any
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.errors import InputError, TacitaError
+from tacita.evaluate.kept import kept_bytes
 from tacita.planning.circuit import circuit_of
+from tacita.planning.options import CACHING
 from tacita.planning.request import PlanRequest
 from tacita.plans import engine, wire
 from tacita.plans.envelope import most_bytes
@@ -29,6 +31,7 @@ from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
 from tacita.server import logs
+from tacita.server.core.settings import SILENT
 from tacita.texts.task import CHOICE, NEXT, SEARCH
 from tacita.two_party.plan.generation_cost import GenerationCost
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -64,6 +67,11 @@ class Offered:
         return self.folder / PUBLIC
 
     @property
+    def keeps(self) -> bool:
+        """Whether a request is one row of a text whose others the server keeps."""
+        return isinstance(self.plan, Plan) and bool(self.plan.kept)
+
+    @property
     def most_request(self) -> int:
         """Returns the bytes that a request has at most."""
         return most_bytes("request", self.files)
@@ -91,18 +99,25 @@ def offers_of(
     *,
     insecure: bool,
     name: str = "",
+    silent: float = SILENT,
 ) -> Offers:
-    """Returns all offers of a model, made or read. name: that clients give (default: the model's own). Raises
-    what planning raises, and PlanError for parameters below 128 bits unless `insecure`. Cost: at the first
-    start some 15 s a scheme."""
+    """Returns all offers of a model, made or read. name: that clients give (default: the model's own).
+    silent: of `Settings`. Raises what planning raises, and PlanError for parameters below 128 bits unless
+    `insecure`, InputError for a cache without the scheme that has one. Cost: at the first start some 15 s a
+    scheme."""
     name = public_name(name or model.name)
     named: dict[tuple[str, str], Offered] = {}
+    if request.cache and CACHING not in schemes:
+        raise InputError(
+            f"{name}: a cache without {CACHING}", hint=f"--schemes {CACHING}, or no [plan] cache"
+        )
     for scheme in schemes:
-        folder = data / FOLDER / name / scheme
-        plan = _plan(model, replace(request, scheme=scheme), folder, report)
+        folder, cache = data / FOLDER / name / scheme, request.cache and scheme == CACHING
+        plan = _plan(model, replace(request, scheme=scheme, cache=cache), folder, report)
         if isinstance(plan, Plan):
             engine.require_secure(plan.parameters, allow_insecure=insecure)
-        named[name, scheme] = Offered(plan, folder, source, model.sha256, _offer(plan, model, folder))
+        offer = _offer(plan, model, folder, silent)
+        named[name, scheme] = Offered(plan, folder, source, model.sha256, offer)
     first = next(iter(named.values())).plan
     entry = wire.Model(
         name=name,
@@ -182,7 +197,7 @@ def _is_same(before: dict[str, Any], wanted: dict[str, Any]) -> bool:
     }
 
 
-def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
+def _offer(plan: AnyPlan, model: Checkpoint, folder: Path, silent: float) -> wire.Offer:
     common: dict[str, Any] = {
         "scheme": plan.scheme,
         "plan": plan.hash,
@@ -207,6 +222,8 @@ def _offer(plan: AnyPlan, model: Checkpoint, folder: Path) -> wire.Offer:
         public=whole,
         public_bytes=size,
         keygen_seconds=plan.prediction.seconds["keygen"],
+        kept_bytes=kept_bytes(plan, again=True),
+        kept_seconds=silent if plan.kept else 0.0,
     )
 
 

@@ -20,6 +20,7 @@ from tacita.server.core.jobs import Jobs, ProgressBus
 from tacita.server.core.offers import Offered, Offers
 from tacita.server.core.settings import Settings, signing_key
 from tacita.server.core.sweep import Sweep
+from tacita.server.core.texts import Texts
 from tacita.server.jobs.messages import WorkerSpec
 from tacita.server.jobs.pool import WorkerPool, follow, open_all, spread
 from tacita.server.jobs.worker import NodeSet
@@ -55,7 +56,8 @@ class Service:
         self.visitors = Visitors(self.ledger, settings.anybody) if settings.anybody else None
         self.ready, self.ending = False, False
         self.uploads: set[tuple[str, str]] = set()
-        self.sweep = Sweep(self.ledger, self.layout, self.jobs, settings, self.uploads)
+        self.texts = Texts(self.jobs)
+        self.sweep = Sweep(self.ledger, self.layout, self.jobs, self.texts, settings, self.uploads)
         self.streams: dict[str, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._cancelling: set[asyncio.Task[None]] = set()

@@ -23,6 +23,7 @@ from tacita.server.store.tables import Quota
 
 HOUR = 3600.0
 DAY = 24 * HOUR
+SILENT = 600.0  # seconds without a request after which the rows of a text go
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,13 @@ class Settings:
     search. memory: GB of each worker; device: what it evaluates on. waiting: requests that a scheme's queue
     holds. sessions: of two parties at the same time; prepared: texts that one of these prepares. drain:
     seconds that running requests get to end after SIGTERM. kept: seconds that an answer waits. keep_keys:
-    seconds that keys stay without being used. most_keys: bytes of all keys; None: what the disk has.
-    patience: seconds of silence in a body; least_rate: bytes a second that it must come with. streams: of
-    events that a client may hold. address_per_minute: calls without a valid token that one address may
-    make. proxies: addresses whose X-Forwarded-For is believed. origins: of pages that may call beside the
-    server's own. hosts: names that callers may use for it, None for any. lasting: whether browsers may be
-    told to insist on TLS. traces: URL of a collector of spans."""
+    seconds that keys stay without being used. silent: seconds without a request after which the rows of a
+    text go. most_keys: bytes of all keys; None: what the disk has. patience: seconds of silence in a body;
+    least_rate: bytes a second that it must come with. streams: of events that a client may hold.
+    address_per_minute: calls without a valid token that one address may make. proxies: addresses whose
+    X-Forwarded-For is believed. origins: of pages that may call beside the server's own. hosts: names that
+    callers may use for it, None for any. lasting: whether browsers may be told to insist on TLS. traces: URL
+    of a collector of spans."""
 
     data: Path
     anybody: Quota | None = None
@@ -52,6 +54,7 @@ class Settings:
     drain: float = 20.0
     kept: float = DAY
     keep_keys: float = 30 * DAY
+    silent: float = SILENT
     most_keys: int | None = None
     patience: float = 20.0
     least_rate: float = 32e3

@@ -1,5 +1,6 @@
-"""What the server removes by itself: answers that nobody fetched, keys that nobody uses, all that is left of
-clients that are gone, and the keys that were used longest ago where new ones need their room.
+"""What the server removes by itself: answers that nobody fetched, texts that are silent, keys that nobody
+uses, all that is left of clients that are gone, and the keys that were used longest ago where new ones need
+their room.
 
 Files go first and rows after them, so that a full disk can be emptied; a row whose files are gone goes, too.
 """
@@ -15,6 +16,7 @@ from tacita.errors import ResourceError
 from tacita.plans.files import Workdir
 from tacita.server.core.jobs import Jobs
 from tacita.server.core.settings import DAY, HOUR, Settings
+from tacita.server.core.texts import Texts
 from tacita.server.store import Ledger, keys, requests, tokens
 from tacita.server.store import ledger as reserve
 from tacita.server.store.bodies import Layout
@@ -32,6 +34,7 @@ class Sweep:
     ledger: Ledger
     layout: Layout
     jobs: Jobs
+    texts: Texts
     settings: Settings
     uploads: set[tuple[str, str]]
 
@@ -45,6 +48,10 @@ class Sweep:
         gone = tokens.gone(self.ledger)
         for request in requests.of_clients(self.ledger, gone):
             await self.jobs.cancel(request)
+        silent = self.texts.silent(self.settings.silent)
+        for text in self.texts.all:
+            if text.client in gone or text in silent:
+                await self.texts.end(text)
         visitors = keys.addresses(self.ledger)
         for row in self._removable(keys.every(self.ledger)):
             if row.client in gone or self._over(row, visitor=row.client in visitors):
@@ -85,8 +92,9 @@ class Sweep:
         return visitors + [row for row in resting if row.client not in addresses and not visitors_only]
 
     def _removable(self, rows: Iterable[KeyRow]) -> list[KeyRow]:
-        """Returns the keys that no request and no upload needs."""
-        free = (row for row in rows if (row.client, row.id) not in self.uploads)
+        """Returns the keys that no request, no text and no upload needs."""
+        needed = self.uploads | {(text.client, text.key) for text in self.texts.all}
+        free = (row for row in rows if (row.client, row.id) not in needed)
         return [row for row in free if not requests.open_of(self.ledger, row.client, row.id)]
 
     def _over(self, row: KeyRow, *, visitor: bool) -> bool:

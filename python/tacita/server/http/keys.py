@@ -77,12 +77,16 @@ async def put(
     return _state(row)
 
 
-@router.delete("/keys/{id}", status_code=204, summary="Forgets keys")
+@router.delete(
+    "/keys/{id}", status_code=204, summary="Forgets keys, and the texts that are written with them"
+)
 async def delete(service: At, who: Caller, id: Id) -> None:
     row = _row(service, who, id)
     if requests.open_of(service.ledger, who.id, id):
         raise Fault(409, "in-use", "a request of these keys is not finished", "delete it first")
     with _alone(service, who, id):
+        for text in service.texts.of_key(who.id, id):
+            await service.texts.end(text)
         await keys.remove(row, service.ledger, service.layout)
 
 

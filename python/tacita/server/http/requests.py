@@ -12,9 +12,11 @@ from fastapi.responses import FileResponse, StreamingResponse
 from sqlalchemy.exc import IntegrityError
 
 from tacita.plans.files import Workdir
-from tacita.plans.wire import API, State, Status
+from tacita.plans.wire import API, NO_TEXT, Kept, State, Status
 from tacita.server.child import set_within
+from tacita.server.core.offers import Offered
 from tacita.server.core.service import Service
+from tacita.server.core.texts import KeptText
 from tacita.server.http.auth import At, Caller, reserve_quota
 from tacita.server.http.calls import (
     Id,
@@ -37,6 +39,7 @@ AGAIN = re.compile(r"[\x21-\x7e]{1,64}")
 KEEP_ALIVE_SECONDS = 15.0
 LONGEST_DEADLINE = 7 * 86400.0
 KeyId = Annotated[str, Query(pattern=r"^[0-9a-f]{32}$", description="of the evaluation keys")]
+TextId = Annotated[str | None, Query(pattern=r"^[0-9a-f]{32}$", description="of POST /v1/texts")]
 Deadline = Annotated[float | None, Query(gt=0, le=LONGEST_DEADLINE, description="seconds from now")]
 
 
@@ -50,6 +53,7 @@ async def post(
     scheme: SchemeName,
     key: KeyId,
     deadline: Deadline = None,
+    text: TextId = None,
 ) -> Status:
     service.require_open()
     offer = offered(service, model, scheme)
@@ -58,6 +62,7 @@ async def post(
     if (before := _before(service, who.id, again, sha256)) is not None:
         return _status(service, before, response)
     _require_keys(service, who, key, offer.plan.hash)
+    _text(service, offer, who, key, text)
     id, now = secrets.token_hex(16), service.ledger.clock()
     end = None if deadline is None else now + deadline
     named = (id, who.id, model, scheme, offer.plan.hash, key, sha256)
@@ -67,7 +72,7 @@ async def post(
         tracing.begin(id, client=who.id, model=model, scheme=scheme, bytes=count)
     try:
         await requests.take(id, key, count, sha256, body(request), service.layout, min_rate(service))
-        accepted = _accept(service, row)
+        accepted = _accept(service, row, _text(service, offer, who, key, text))
     except BaseException:
         service.jobs.settle(row, Used())
         service.jobs.trace_end(id, "refused")
@@ -104,6 +109,27 @@ async def answer(service: At, who: Caller, id: Id) -> FileResponse:
     service.metrics.carried("responses", "out", count)
     service.jobs.charge(who.id, Used(bytes=count))
     return file_response(Workdir(service.layout.request(id)).response, row.response)
+
+
+@router.post("/texts", status_code=201, summary="Begins a text whose rows the server keeps")
+async def begin_text(service: At, who: Caller, model: ModelName, scheme: SchemeName, key: KeyId) -> Kept:
+    service.require_open()
+    offer = offered(service, model, scheme)
+    if not offer.keeps:
+        raise Fault(400, "bad-call", "this plan keeps no rows", "POST /v1/requests, of whole texts")
+    _require_keys(service, who, key, offer.plan.hash)
+    count, seconds = offer.offer.kept_bytes, service.settings.silent
+    if why := service.texts.excess(who.id, who.quota, count):
+        raise Fault(403, "quota", why, f"end one, or wait: they go after {seconds:.0f} s without a request")
+    return Kept(id=service.texts.begin(who.id, key, count).id, bytes=count, seconds=seconds)
+
+
+@router.delete("/texts/{id}", status_code=204, summary="Ends a text: its rows and its unfinished requests go")
+async def end_text(service: At, who: Caller, id: Id, key: KeyId) -> None:
+    text = service.texts.get(who.id, key, id)
+    if text is None:
+        raise _no_text()
+    await service.texts.end(text)
 
 
 @router.delete("/requests/{id}", status_code=204, summary="Cancels a request, or forgets a final one")
@@ -145,6 +171,22 @@ def _before(service: Service, client: str, again: str | None, sha256: str) -> Re
     return row
 
 
+def _text(service: Service, offer: Offered, who: Who, key: str, id: str | None) -> KeptText | None:
+    """Returns the text that a request names. Raises Fault: 400 for a text where there must be none, or for
+    none, 410 for one that is not there, not this client's or of another key."""
+    if bool(id) != offer.keeps:
+        says = "one row of a text" if offer.keeps else "a whole text"
+        raise Fault(400, "bad-call", f"a request of this plan is {says}", "POST /v1/texts for a text's rows")
+    text = service.texts.get(who.id, key, id) if id else None
+    if id and text is None:
+        raise _no_text()
+    return text
+
+
+def _no_text() -> Fault:
+    return Fault(410, NO_TEXT, "no such text", "POST /v1/texts, and send all of its rows")
+
+
 def _require_keys(service: Service, who: Who, key: str, plan: str) -> None:
     row = keys.get(service.ledger, who.id, key)
     if row is None or not row.complete:
@@ -153,10 +195,10 @@ def _require_keys(service: Service, who: Who, key: str, plan: str) -> None:
         raise Fault(409, "other-plan", "keys of another plan than the server has", "make new ones")
 
 
-def _accept(service: Service, row: RequestRow) -> RequestRow:
+def _accept(service: Service, row: RequestRow, text: KeptText | None) -> RequestRow:
     """Puts a request in ledger and queue. Returns it, or the first one of the same call sent twice."""
     try:
-        service.jobs.accept(row)
+        service.jobs.accept(row, service.texts.step(text, row.id) if text else None)
     except IntegrityError:
         service.layout.drop_request(row.id)
         first = _before(service, row.client, row.again, row.sha256)

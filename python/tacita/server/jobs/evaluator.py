@@ -75,7 +75,8 @@ class JobEvaluator:
         self.ring = KeyRing(plan, **limits, allow_insecure=spec.allow_insecure, device=spec.device)
         self.root, self._mark = spec.root.resolve(), mark
         limits |= {"resume": resume, "save_every": spec.save_every}
-        self._server: Callable[[Path], Server] = partial(Server, plan, model, ring=self.ring, **limits)
+        self._server: Callable[..., Server] = partial(Server, plan, model, ring=self.ring, **limits)
+        self._keeps = bool(plan.kept)
         circuit_of(plan, model)
         if spec.device != CPU:
             self.ring.prepare()  # a device that fails is the operator's to know, before a client comes
@@ -126,7 +127,7 @@ class JobEvaluator:
         memory, spilled_gb on disk at most, spill_written_gb, spill_read_gb, peak_memory_gb of the process so
         far."""
         began, passed = time.monotonic(), list[Progress]()
-        folder, keys = self._files(job)
+        (folder, keys), text = self._files(job), self._text(job)
         loaded = self.provide(job.key_id, keys)
         there, worked = time.monotonic(), time.process_time()
 
@@ -134,7 +135,7 @@ class JobEvaluator:
             passed.append(now)
             report(now)
 
-        server = self._server(folder)
+        server = self._server(folder, text=text)
         server.evaluate(note, lambda text: logs.say("notice", job=job.id, text=_without_paths(text, job)))
         usage = server.usage
         return {
@@ -150,6 +151,19 @@ class JobEvaluator:
             "peak_memory_gb": peak_memory_gb(),
             **{STAGE + a.stage: b.seconds - a.seconds for a, b in pairwise(passed)},
         }
+
+    def _text(self, job: Evaluate) -> Path | None:
+        """Returns the folder of the rows of the job's text, if the plan keeps rows. Raises InputError for one
+        outside the root or not there, and for none or one where it must be the other."""
+        if job.text is None and not self._keeps:
+            return None
+        try:
+            folder = (job.text or Path()).resolve(strict=True) if self._keeps else None
+        except (OSError, ValueError, RuntimeError):
+            folder = None
+        if not (job.text and folder and folder.is_dir() and folder.is_relative_to(self.root)):
+            raise InputError("evaluate: not a text of a plan that keeps rows", hint="begin a text")
+        return folder
 
     def _files(self, job: Evaluate) -> tuple[Path, Path]:
         """Returns folder and keys, links followed. Raises InputError for those outside the root, and for a

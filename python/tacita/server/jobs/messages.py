@@ -26,9 +26,10 @@ class WorkerSpec(Message):
     """What a worker is for: a plan on ciphertexts of one model.
 
     folder: of the model, or a name that `checkpoint.load` knows. plan: the folder with plan.json and salt.
-    root: the folder below which jobs' folders and files of keys lie. threads: 0 for all cores. memory: GB,
-    keys included. sha256: of the checkpoint, hex; a worker that loads another one does not start. save_every:
-    seconds between resume points, 0 for one after each stage. device: what evaluates (`device_number`).
+    root: the folder below which folders of jobs and texts and files of keys lie. threads: 0 for all cores.
+    memory: GB, keys included. sha256: of the checkpoint, hex; a worker that loads another one does not start.
+    save_every: seconds between resume points, 0 for one after each stage. device: what evaluates
+    (`device_number`).
     """
 
     tag: ClassVar[str] = "setup"
@@ -53,13 +54,15 @@ class WorkerSpec(Message):
 @dataclass(frozen=True)
 class Evaluate(Message):
     """A job: request.ct of `folder`, under the keys of that id in the file `keys`; both paths are absolute.
-    response.ct is written there, spilled ciphertexts and resume points lie there."""
+    response.ct is written there, spilled ciphertexts and resume points lie there. text: the folder of the
+    rows of its text, under a plan that keeps them."""
 
     tag: ClassVar[str] = "evaluate"
     id: str
     key_id: str
     keys: Path
     folder: Path
+    text: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from tacita.server.jobs.messages import (
     Stopped,
     WorkerSpec,
 )
-from tacita.server.store.bodies import KEYS, REQUESTS
+from tacita.server.store.bodies import KEYS, REQUESTS, TEXTS
 
 MODULE = "tacita.server.jobs.worker"
 KERNELS = "kernels"  # folder of what drivers of OpenCL compile, in the data folder: some do not without one
@@ -51,10 +51,10 @@ async def start(spec: WorkerSpec) -> Child:
 
 def command_of(spec: WorkerSpec) -> Sequence[str]:
     """Returns the command of the process of a worker on this machine, which opens the folders of model, plan,
-    keys and requests and nothing else of the data folder."""
+    keys, requests and texts and nothing else of the data folder."""
     root = spec.root
-    reads, writes = [spec.folder, spec.plan, root / KEYS], [root / REQUESTS]
-    for path in (root / KEYS, root / REQUESTS):
+    reads, writes = [spec.folder, spec.plan, root / KEYS], [root / REQUESTS, root / TEXTS]
+    for path in (root / KEYS, *writes):
         path.mkdir(mode=0o700, exist_ok=True)
     if cards := spec.device != CPU:
         writes.append(kernels := root / KERNELS)

@@ -94,7 +94,7 @@ async def _with_timeout(body: AsyncIterator[bytes], min_rate: MinRate, end: floa
 
 HEX = re.compile(r"[0-9a-f]{32}")
 SPARE = 512 << 20  # bytes of the disk that uploads leave free: for the ledger, for spills and responses
-KEYS, REQUESTS = "keys", "requests"
+KEYS, REQUESTS, TEXTS = "keys", "requests", "texts"
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,18 @@ class Layout:
         """Returns the work folder of a request: request.ct, response.ct, resume points."""
         return self.root / REQUESTS / _hex(id)
 
+    def text(self, client: str, key: str, id: str) -> Path:
+        """Returns the folder of the rows of a text, below the key that it is written with; a worker writes
+        there, and not beside the keys."""
+        return self.root / TEXTS / _hex(client) / _hex(key) / _hex(id)
+
     def drop_keys(self, client: str, id: str) -> None:
         """Removes keys, if they are there, and the client's folder with the last of them."""
-        folder = self.keys(client, id)
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):
-            folder.parent.rmdir()
+        _drop(self.keys(client, id), 1)
+
+    def drop_text(self, client: str, key: str, id: str) -> None:
+        """Removes the rows of a text, if they are there, and the folders that they leave empty."""
+        _drop(self.text(client, key, id), 2)
 
     def drop_request(self, id: str) -> None:
         """Removes a request's folder, if it is there."""
@@ -129,8 +135,10 @@ class Layout:
 
     def sweep(self, keys: set[tuple[str, str]], requests: set[str]) -> int:
         """Removes every folder that the ledger does not know: left by a server that was killed between
-        making one and writing it down. Returns how many."""
+        making one and writing it down, and the rows of all texts, which nobody can name any more. Returns how
+        many."""
         strays = [path for path in _folders(self.root / REQUESTS) if path.name not in requests]
+        strays += _folders(self.root / TEXTS)
         for client in _folders(self.root / KEYS):
             strays += [path for path in _folders(client) if (client.name, path.name) not in keys]
         for path in strays:
@@ -163,6 +171,14 @@ def _hex(name: str) -> str:
     if not HEX.fullmatch(name):
         raise InputError(f"{name!r:.80} is no id", hint="32 hexadecimal digits")
     return name
+
+
+def _drop(folder: Path, above: int) -> None:
+    """Removes a folder, and so many of those above it as are empty then."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        for each in [*folder.parents][:above]:
+            each.rmdir()
 
 
 def _folders(path: Path) -> list[Path]:

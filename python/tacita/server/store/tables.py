@@ -20,6 +20,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE clients ADD COLUMN former_until DOUBLE",
         "ALTER TABLE usage ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
     ),
+    (  # to 3: rows of texts that are kept
+        *(f"ALTER TABLE clients ADD COLUMN {each} INTEGER" for each in ("kept", "kept_bytes")),
+        "UPDATE clients SET kept = 2, kept_bytes = 10000000000",
+    ),
 )
 VERSION = 1 + len(STEPS)
 ID, NAME, MODEL, SCHEME, HASH = String(32), String(64), String(200), String(32), String(64)
@@ -28,7 +32,8 @@ ID, NAME, MODEL, SCHEME, HASH = String(32), String(64), String(200), String(32),
 @dataclass(frozen=True)
 class Quota:
     """What a client may take; None: any number. texts, tokens (of texts that are written), bytes (both
-    directions), seconds (of evaluation): a day. keys: at the same time. per_minute: calls."""
+    directions), seconds (of evaluation): a day. keys, and kept, kept_bytes (texts whose rows are kept, and
+    their bytes): at the same time. per_minute: calls."""
 
     texts: int | None = None
     bytes: int | None = None
@@ -36,6 +41,8 @@ class Quota:
     keys: int | None = 4
     per_minute: int | None = 600
     tokens: int | None = None
+    kept: int | None = 2
+    kept_bytes: int | None = 10**10
 
 
 class Row(MappedAsDataclass, DeclarativeBase):
@@ -53,7 +60,7 @@ class Who(Row):
     id: Mapped[str] = column(ID, primary_key=True)
     name: Mapped[str] = column(NAME)
     quota: Mapped[Quota] = composite(
-        *map(column, ("texts", "bytes", "seconds", "keys", "per_minute", "tokens"))
+        *map(column, ("texts", "bytes", "seconds", "keys", "per_minute", "tokens", "kept", "kept_bytes"))
     )
     operator: Mapped[bool] = column(default=False)
     made: Mapped[float] = column(default=0.0)

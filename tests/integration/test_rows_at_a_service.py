@@ -111,7 +111,7 @@ def test_a_reader_that_leaves_or_is_cancelled_leaves_no_rows(serving: Serving, t
                 loop.call_soon_threadsafe(running.set)
 
         first = list[int]()
-        how = serving.how(tmp_path, kept=1)
+        how = serving.how(tmp_path, caches=1)
         async with tacita.connect_async(serving.server.url, progress=report, **how) as service:
             asked: dict[str, Any] = {"max_tokens": 9, "cache": True}
             async with aclosing(service.generate(PROMPT, **asked)) as tokens:

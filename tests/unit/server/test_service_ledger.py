@@ -128,7 +128,7 @@ def test_visitors_are_clients_for_a_day(ledger: Ledger, clock: Clock) -> None:
 def as_of_version_1(folder: Path) -> None:
     """Turns the ledger of a folder into one of the first version."""
     with sqlite3.connect(folder / NAME) as database:
-        for column in ("former", "former_until", "expires", "address", "tokens", "kept", "kept_bytes"):
+        for column in ("former", "former_until", "expires", "address", "tokens", "caches", "cache_bytes"):
             database.execute(f"ALTER TABLE clients DROP COLUMN {column}")
         database.execute("ALTER TABLE usage DROP COLUMN tokens")
         database.execute("PRAGMA user_version=1")

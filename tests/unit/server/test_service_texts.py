@@ -88,7 +88,7 @@ def test_a_handle_is_nobodys_but_below_the_key_that_it_was_made_with(there: Worl
 
 def test_a_quota_is_taken_whole_before_the_first_row(there: World) -> None:
     """What is refused says what is taken and what is allowed, and nobody's text is dropped for it."""
-    few, small = there.client("few", Quota(kept=1)), there.client("small", Quota(kept_bytes=2 * BYTES - 1))
+    few, small = there.client("few", Quota(caches=1)), there.client("small", Quota(cache_bytes=2 * BYTES - 1))
     other = begin(there).json()["id"]
     for token, says in [
         (few, "1 texts of this client are kept, at most 1"),

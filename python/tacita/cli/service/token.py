@@ -47,8 +47,8 @@ def add(
     megabytes: Annotated[int | None, option("--megabytes", help="A day, both ways.", min=1)] = None,
     seconds: Annotated[float | None, option("--seconds", help="Of evaluation a day.", min=1)] = None,
     keys: Annotated[int, typer.Option("--keys", help="Keys at the same time.", min=0)] = 4,
-    kept: Annotated[int, typer.Option("--kept", help="Texts whose rows are kept, at once.", min=0)] = 2,
-    kept_mb: Annotated[int, typer.Option("--kept-megabytes", help="Of these rows.", min=0)] = 10_000,
+    caches: Annotated[int, typer.Option("--caches", help="Texts whose rows are kept, at once.", min=0)] = 2,
+    cache_mb: Annotated[int, typer.Option("--cache-megabytes", help="Of these rows.", min=0)] = 10_000,
     per_minute: Annotated[int, typer.Option("--per-minute", help="Calls.", min=1)] = 600,
     days: Days = None,
 ) -> None:
@@ -57,7 +57,7 @@ def add(
         from tacita.server.store import tokens as registry
         from tacita.server.store.tables import Quota
     most = None if megabytes is None else megabytes * 10**6
-    quota = Quota(texts, most, seconds, keys, per_minute, tokens, kept, kept_mb * 10**6)
+    quota = Quota(texts, most, seconds, keys, per_minute, tokens, caches, cache_mb * 10**6)
     valid = None if days is None else days * DAY
     _show(name, output, lambda: registry.add(_ledger(data), name, quota, operator=operator, seconds=valid))
 

@@ -93,7 +93,7 @@ class Account:
 
 MOST_OFFERED = 10_000  # tokens that nobody has shown yet; the oldest is forgotten first
 MOST_A_DAY = 100  # visitors of one address
-QUOTA = Quota(texts=100, bytes=20 * 10**9, seconds=1800.0, keys=2, per_minute=300, kept=1)
+QUOTA = Quota(texts=100, bytes=20 * 10**9, seconds=1800.0, keys=2, per_minute=300, caches=1)
 STRANGER = Who("", "visitor", Quota(per_minute=None), address="")  # shows no token, and has nothing
 
 

@@ -57,11 +57,11 @@ class Texts:
     def excess(self, client: str, quota: Quota, wanted: int) -> str:
         """Says why a client may not begin a text of so many bytes; nothing where it may."""
         held = self.of_client(client)
-        if quota.kept is not None and len(held) >= quota.kept:
-            return f"{len(held)} texts of this client are kept, at most {quota.kept}"
+        if quota.caches is not None and len(held) >= quota.caches:
+            return f"{len(held)} texts of this client are kept, at most {quota.caches}"
         taken = sum(text.bytes for text in held)
-        if quota.kept_bytes is not None and taken + wanted > quota.kept_bytes:
-            return f"texts of this client take {taken} bytes, this one {wanted}, at most {quota.kept_bytes}"
+        if quota.cache_bytes is not None and taken + wanted > quota.cache_bytes:
+            return f"texts of this client take {taken} bytes, this one {wanted}, at most {quota.cache_bytes}"
         return ""
 
     def begin(self, client: str, key: str, count: int) -> KeptText:

@@ -21,8 +21,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE usage ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
     ),
     (  # to 3: rows of texts that are kept
-        *(f"ALTER TABLE clients ADD COLUMN {each} INTEGER" for each in ("kept", "kept_bytes")),
-        "UPDATE clients SET kept = 2, kept_bytes = 10000000000",
+        *(f"ALTER TABLE clients ADD COLUMN {each} INTEGER" for each in ("caches", "cache_bytes")),
+        "UPDATE clients SET caches = 2, cache_bytes = 10000000000",
     ),
 )
 VERSION = 1 + len(STEPS)
@@ -32,7 +32,7 @@ ID, NAME, MODEL, SCHEME, HASH = String(32), String(64), String(200), String(32),
 @dataclass(frozen=True)
 class Quota:
     """What a client may take; None: any number. texts, tokens (of texts that are written), bytes (both
-    directions), seconds (of evaluation): a day. keys, and kept, kept_bytes (texts whose rows are kept, and
+    directions), seconds (of evaluation): a day. keys, and caches, cache_bytes (texts whose rows are kept, and
     their bytes): at the same time. per_minute: calls."""
 
     texts: int | None = None
@@ -41,8 +41,8 @@ class Quota:
     keys: int | None = 4
     per_minute: int | None = 600
     tokens: int | None = None
-    kept: int | None = 2
-    kept_bytes: int | None = 10**10
+    caches: int | None = 2
+    cache_bytes: int | None = 10**10
 
 
 class Row(MappedAsDataclass, DeclarativeBase):
@@ -60,7 +60,7 @@ class Who(Row):
     id: Mapped[str] = column(ID, primary_key=True)
     name: Mapped[str] = column(NAME)
     quota: Mapped[Quota] = composite(
-        *map(column, ("texts", "bytes", "seconds", "keys", "per_minute", "tokens", "kept", "kept_bytes"))
+        *map(column, ("texts", "bytes", "seconds", "keys", "per_minute", "tokens", "caches", "cache_bytes"))
     )
     operator: Mapped[bool] = column(default=False)
     made: Mapped[float] = column(default=0.0)

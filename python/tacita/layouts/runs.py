@@ -154,9 +154,9 @@ class Response:
     numbers, copies: of every number twice, by text, row and number; where one stands at several places, the
     first is read and the others may hold anything. norms: half the norm check of each text, which is variance
     * (1/sqrt(variance))^2 of its last LayerNorm at the first token. It is 1 as long as that variance lies in
-    its calibrated interval, which an explosion anywhere before it spoils. zeros: of each text, where zero
-    belongs unless one of the others stands there. Copies that differ or zeros that are not show a wrong key,
-    overflow or damage.
+    its calibrated interval, which an explosion anywhere before it spoils, and always behind a norm that
+    divides by a stored number. zeros: of each text, where zero belongs unless one of the others stands there.
+    Copies that differ or zeros that are not show a wrong key, overflow or damage.
     """
 
     slots: int

@@ -136,9 +136,7 @@ def check(
         rows = sample[1] > 0.0 if wanted.ndim == 2 else ...
         worst = float(np.abs(answer.values - wanted)[rows].max())
         assert worst <= tolerance, f"{case.name}: off by {worst:.3g}, tolerance {tolerance:.3g}"
-        # a stored deviation has nothing that a check of the variance could show
-        judged = replace(answer, norm_check=1.0) if case.unchecked else answer
-        assert judged.sound(), f"{case.name}: the answer's integrity figures are {answer}"
+        assert answer.sound(), f"{case.name}: the answer's integrity figures are {answer}"
 
 
 def counts(case: Case, build: Build, be: Any, tokens: int, *, rounds: int = 0) -> Counter[str]:
@@ -230,16 +228,12 @@ Forward = Callable[[Blocks[Any, Any], Any], Any]
 @dataclass(frozen=True)
 class Case:
     """One little model of the suite. forward: of a model on hidden states. features, heads: its sizes; every
-    head has features / heads.
-
-    unchecked: whether its answer has no norm check.
-    """
+    head has features / heads."""
 
     name: str
     forward: Forward
     features: int = 16
     heads: int = 2
-    unchecked: bool = False
 
 
 @dataclass(frozen=True)
@@ -314,7 +308,7 @@ def _headed(b: Blocks[Any, Any], x: Any, m: Little, head: str) -> Any:
 
 
 def _case(name: str, forward: Callable[..., Any], m: Little, **how: Any) -> Case:
-    return Case(name, partial(forward, m=m, **how), m.features, m.heads, unchecked=m.deviation is not None)
+    return Case(name, partial(forward, m=m, **how), m.features, m.heads)
 
 
 RMS: dict[str, Any] = {"centred": False, "beta": False}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from tacita.approx.poly import ConstantSpec
 from tacita.approx.softmax import Round
 from tacita.approx.spec import Spec, scale_by
 from tacita.layouts.arrays import Array
@@ -173,8 +174,12 @@ def norm_operations(norm: Norm, name: str, check: Check | None = None, mask: str
 def norm_check(at: Array, rsqrt: Spec, factor: float) -> Check:
     """Half of variance * (1/sqrt(variance))^2 where `at` is 1, zero where it is 0; 1/2 inside the interval.
 
-    The variance comes stored for rsqrt, and 1/sqrt(variance) times `factor`. Levels: two below both.
+    The variance comes stored for rsqrt, and 1/sqrt(variance) times `factor`. Levels: two below both. A stored
+    deviation is no root of the variance, so that nothing can be told by it: 1/2 always, one level below.
     """
+    if isinstance(rsqrt, ConstantSpec):
+        half = at * (0.5 / factor / rsqrt.value)
+        return lambda be, variance, root: be.mul_vector(root, half)
     form = Argument.of(rsqrt)
 
     def check(be: Backend, variance: Ct, root: Ct) -> Ct:

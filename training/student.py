@@ -10,7 +10,7 @@ on the labels alone.
 
 import argparse
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import data
@@ -62,10 +62,13 @@ def projected_embeddings(folder: Path, pieces: list[str], width: int, positions:
     return torch.from_numpy(word * scale).float(), torch.from_numpy(place * scale).float()
 
 
+def student_shape(pieces: list[str]) -> Shape:
+    return Shape(len(pieces), hidden=128, layers=2, heads=2, feed_forward=512, positions=128)
+
+
 def new_student(args, pieces: list[str]) -> Classifier:
     """Student with projected embeddings; the other matrices are N(0, 0.04^2), biases 0."""
-    shape = Shape(len(pieces), 128, 2, 2, 512, 128, dropout=args.dropout)
-    model = Classifier(shape)
+    model = Classifier(replace(student_shape(pieces), dropout=args.dropout))
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.04)
@@ -136,7 +139,7 @@ def train(args, corpus: Corpus, tokenizer: Tokenizer, pieces: list[str]) -> Clas
     both = [*model.parameters(), *guide.parameters()]
     optimiser = torch.optim.AdamW(both, lr=args.rate, weight_decay=0.05)
     plan = [data.batches(lengths, args.batch_tokens, rng) for _ in range(args.epochs)]
-    averaged, probe = Average(model, args.decay), Classifier(Shape(len(pieces), 128, 2, 2, 512, 128))
+    averaged, probe = Average(model, args.decay), Classifier(student_shape(pieces))
     run = Run(model, guide, optimiser, averaged, generator)
     run.load(args.work / "student-state.pt")
     total, start, began = sum(map(len, plan)), time.time(), sum(map(len, plan[: run.epoch]))
@@ -248,7 +251,7 @@ def main() -> None:
     full = Tokenizer.from_file(str(args.minilm / "tokenizer.json"))
     pieces = vocabulary.choose_pieces(full, corpus.train, corpus.unlabelled, args.pieces)
     model = train(args, corpus, vocabulary.build_tokenizer(pieces), pieces)
-    write_folder(args.out, model, vocabulary.build_tokenizer(pieces), len(pieces))
+    write_folder(args.out, model, vocabulary.build_tokenizer(pieces), student_shape(pieces))
 
 
 if __name__ == "__main__":

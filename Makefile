@@ -173,7 +173,8 @@ $(RELEASE_DEPS): requirements/release.txt | tools
 release-wheel: $(RELEASE_DEPS)
 	rustup target add $(RELEASE_TARGET)
 	PATH="$(CURDIR)/$(RELEASE_BIN):$$PATH" $(RELEASE_BIN)/maturin build --profile dist --locked --strip \
-	  --compression-level 9 --target $(RELEASE_TARGET) $(RELEASE_TAG) --interpreter python3.11 --out $(DIST)
+	  --target $(RELEASE_TARGET) $(RELEASE_TAG) --interpreter python3.11 --out $(DIST)
+	$(RELEASE_BIN)/python .ci/repack.py $(DIST)/*.whl
 
 release-sdist: $(RELEASE_DEPS)
 	$(RELEASE_BIN)/maturin sdist --out $(DIST)

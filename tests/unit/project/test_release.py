@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / ".ci"))
-links, notices = map(importlib.import_module, ("readme_links", "notices"))
+links, notices, repack = map(importlib.import_module, ("readme_links", "notices", "repack"))
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
@@ -130,6 +132,22 @@ def test_every_link_of_the_readme_is_absolute_in_a_release() -> None:
     relative = re.compile(r"(?:\]\(|(?:src|srcset|href)=\")(?!https?:|#)")
     assert relative.search(text)
     assert not relative.search(links.absolute(text, PROJECT["urls"]["Source"], "v0.1.0"))
+
+
+def test_a_wheel_packed_anew_holds_the_same(tmp_path: Path) -> None:
+    """Names, order, bytes, times and modes; here by another encoder than a release's."""
+    loose, packed = tmp_path / "loose.whl", tmp_path / "packed.whl"
+    with zipfile.ZipFile(loose, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for path in sorted((ROOT / ".ci").glob("*.py")):
+            archive.write(path, f"tacita/{path.name}")
+    shutil.copy(loose, packed)
+    repack.repack(packed, lambda data: zlib.compress(data, 9, -15))
+    with zipfile.ZipFile(loose) as before, zipfile.ZipFile(packed) as after:
+        assert after.testzip() is None and len(after.infolist()) > 5
+        for old, new in zip(before.infolist(), after.infolist(), strict=True):
+            assert before.read(old) == after.read(new) and new.compress_size < old.compress_size
+            for field in ("filename", "date_time", "external_attr", "compress_type", "CRC"):
+                assert getattr(old, field) == getattr(new, field), field
 
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo is not installed")

@@ -2,13 +2,13 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{self, TacitaError};
 use crate::evaluator::{Evaluator, Handle};
-use crate::operations::Operation;
 use num_complex::Complex64;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::bootstrap::Content;
+use tacita_sides::Operation;
 
 /// Bytes that one thread touches at a time.
 const PART: usize = 1 << 24;
@@ -36,11 +36,11 @@ impl Evaluator {
             match &self.sides.device {
                 None => {
                     let side = &self.sides.processor;
-                    bootstraps.then(|| side.bootstrapper()).transpose()?;
+                    bootstraps.then(|| side.prepare()).transpose()?;
                     side.evaluator.reserve(bytes);
                 }
                 Some(device) => {
-                    bootstraps.then(|| device.bootstrapper()).transpose()?;
+                    bootstraps.then(|| device.prepare()).transpose()?;
                 }
             }
             Ok(())

@@ -234,8 +234,8 @@ impl Coefficients {
             };
             let how = match (&f, &shallow) {
                 (Some(f), Some(shallow)) => Refresh::Shallow(shallow, f),
-                (Some(f), None) => Refresh::Through(side.bootstrapper()?, f),
-                _ => Refresh::Whole(side.bootstrapper()?),
+                (Some(f), None) => Refresh::Through(side.prepare()?, f),
+                _ => Refresh::Whole(side.prepare()?),
             };
             products::refresh(e, &how, &cts, at_once)
         })?;

@@ -3,7 +3,6 @@ use crate::ciphertext::Ciphertext;
 use crate::error::{self, LevelError, TacitaError};
 use crate::keys::EvaluationKeys;
 use crate::maps::Place;
-use crate::operations::Operation;
 use crate::parameters::{native_level, Parameters};
 use crate::side::{Residues, Sides};
 use crate::small_keys::SmallKeys;
@@ -12,9 +11,9 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
-use std::time::Instant;
 use tacita_ckks::linear::{LinearTransform, Term};
 use tacita_ckks::{CkksError, CkksParameters};
+use tacita_sides::Operation;
 use tacita_wire::Owner;
 
 pub(crate) type Handle<'py> = PyRef<'py, Ciphertext>;
@@ -63,8 +62,8 @@ impl Evaluator {
         operands.iter().try_for_each(|c| self.check(c))?;
         let operands: Vec<&Residues> = operands.iter().map(|c| &c.inner).collect();
         let results = self.run(py, || match &self.sides.device {
-            None => operation.on(&self.sides.processor, &operands),
-            Some(device) => operation.on(device, &operands),
+            None => self.sides.processor.run(operation, &operands),
+            Some(device) => device.run(operation, &operands),
         })?;
         Ok(results.into_iter().map(|x| self.wrap(x)).collect())
     }
@@ -305,16 +304,11 @@ impl Evaluator {
     fn rescale_ms(&self, py: Python<'_>, a: &Ciphertext, repeats: usize) -> PyResult<f64> {
         self.need("rescale", self.level_of(a), 1)?;
         let side = self.sides.on_processor("rescale_ms")?;
-        self.run(py, || {
-            let mut best = f64::INFINITY;
-            for _ in 0..repeats.max(1) {
-                let copy = a.inner.here()?.into_owned();
-                let start = Instant::now();
-                drop(side.evaluator.rescale(copy)?);
-                best = best.min(start.elapsed().as_secs_f64() * 1e3);
-            }
-            Ok(best)
-        })
+        let best = self.run(py, || {
+            let a = a.inner.here()?;
+            side.rescale_time(&a, repeats)
+        })?;
+        Ok(best.as_secs_f64() * 1e3)
     }
 }
 

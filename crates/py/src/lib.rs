@@ -15,7 +15,6 @@ mod keys;
 mod maps;
 mod matmul;
 mod opencl;
-mod operations;
 mod parameters;
 mod products;
 mod secret;

@@ -2,14 +2,12 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{ParameterError, TacitaError};
 use crate::evaluator::Evaluator;
-use crate::side::{Home, Residues, Side};
+use crate::side::Residues;
 use pyo3::prelude::*;
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
-use tacita_ckks::backend::CiphertextOf as Of;
-use tacita_ckks::products::Products as Accumulators;
 use tacita_ckks::CkksError;
 use tacita_opencl::{Engine, Poly};
+use tacita_sides::products::{Accumulators, Views};
 use tacita_wire::Owner;
 
 type Terms<'py> = Vec<Vec<PyRef<'py, Ciphertext>>>;
@@ -123,8 +121,8 @@ impl Evaluator {
         self.need("relinearise", products.level, 1)?;
         let acc = products.take("relinearise")?;
         let out = self.run(py, || match (acc, &self.sides.device) {
-            (Sums::Processor(acc), None) => relinearised(&self.sides.processor, acc),
-            (Sums::Device(acc, _), Some(device)) => relinearised(device, acc),
+            (Sums::Processor(acc), None) => self.sides.processor.relinearise(acc),
+            (Sums::Device(acc, _), Some(device)) => device.relinearise(acc),
             _ => Err(elsewhere("relinearise")),
         })?;
         let wrap = |row: Vec<_>| row.into_iter().map(|c| self.wrap(c)).collect();
@@ -142,20 +140,20 @@ impl Evaluator {
     ) -> Result<(), CkksError> {
         let (processor, device) = (&self.sides.processor, &self.sides.device);
         match (sums, device) {
-            (Some(Sums::Processor(acc)), None) => added(processor, Some(acc), left, right).map(drop),
-            (Some(Sums::Device(acc, engine)), Some(device))
-                if Arc::ptr_eq(engine, device.evaluator.backend()) =>
-            {
-                added(device, Some(acc), left, right).map(drop)
+            (Some(Sums::Processor(acc)), None) => processor.add_products(Some(acc), left, right).map(drop),
+            (Some(Sums::Device(acc, engine)), Some(device)) if Arc::ptr_eq(engine, device.engine()) => {
+                device.add_products(Some(acc), left, right).map(drop)
             }
             (Some(_), _) => Err(elsewhere("products")),
             (sums, None) => {
-                *sums = added(processor, None, left, right)?.map(Sums::Processor);
+                *sums = processor.add_products(None, left, right)?.map(Sums::Processor);
                 Ok(())
             }
             (sums, Some(device)) => {
-                let engine = device.evaluator.backend().clone();
-                *sums = added(device, None, left, right)?.map(|acc| Sums::Device(acc, engine));
+                let engine = device.engine().clone();
+                *sums = device
+                    .add_products(None, left, right)?
+                    .map(|acc| Sums::Device(acc, engine));
                 Ok(())
             }
         }
@@ -183,8 +181,6 @@ impl Evaluator {
     }
 }
 
-type Views<'a> = [Vec<&'a Residues>];
-
 fn views<'a>(terms: &'a Terms<'_>) -> Vec<Vec<&'a Residues>> {
     let row = |x: &'a Vec<PyRef<'_, Ciphertext>>| x.iter().map(|c| &c.inner).collect();
     terms.iter().map(row).collect()
@@ -195,46 +191,4 @@ fn elsewhere(op: &'static str) -> CkksError {
         op,
         detail: "the accumulators lie on another device; hint: one evaluator for both".into(),
     }
-}
-
-/// Adds to accumulators, or gives new ones.
-fn added<B: Home>(
-    side: &Side<B>,
-    onto: Option<&mut Accumulators<B::Poly>>,
-    left: &Views<'_>,
-    right: &Views<'_>,
-) -> Result<Option<Accumulators<B::Poly>>, CkksError> {
-    let (e, home) = (&side.evaluator, side.evaluator.backend());
-    let (left, right) = (moved(home, left)?, moved(home, right)?);
-    let (left, right) = (borrowed(&left), borrowed(&right));
-    match onto {
-        Some(acc) => e.add_products(acc, &left, &right).map(|()| None),
-        None => e.products(&left, &right).map(Some),
-    }
-}
-
-/// The factors where this side computes.
-fn moved<'a, B: Home>(
-    home: &Arc<B>,
-    terms: &[Vec<&'a Residues>],
-) -> Result<Vec<Vec<Cow<'a, Of<B>>>>, CkksError> {
-    let row = |row: &Vec<&'a Residues>| row.iter().map(|&x| B::operand(home, x)).collect();
-    terms.iter().map(row).collect()
-}
-
-fn borrowed<'a, T: Clone>(terms: &'a [Vec<Cow<'a, T>>]) -> Vec<Vec<&'a T>> {
-    terms
-        .iter()
-        .map(|row| row.iter().map(|x| &**x).collect())
-        .collect()
-}
-
-fn relinearised<B: Home>(
-    side: &Side<B>,
-    acc: Accumulators<B::Poly>,
-) -> Result<Vec<Vec<Residues>>, CkksError> {
-    let home = side.evaluator.backend();
-    let rows = side.evaluator.relinearise(acc)?.into_iter();
-    let wrap = |row: Vec<_>| row.into_iter().map(|x| B::residues(home, x)).collect();
-    Ok(rows.map(wrap).collect())
 }

@@ -1,5 +1,5 @@
-//! Where an evaluator computes: the processor, or a device of OpenCL. No code of circuits is generated in this
-//! crate: `tacita-sides` has the processor's, `tacita-device` a device's.
+//! Where an evaluator computes: the processor, or a device of OpenCL. No code of circuits is generated in
+//! this crate: `tacita-sides` has the processor's, `tacita-device` a device's.
 use crate::error::{self, TacitaError};
 use pyo3::PyResult;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Where an evaluator computes: on the processor, or on a device of OpenCL. An operation is written once, over
-//! any backend of `tacita-ckks`. Such code is generic, so it is compiled in the crate that names a backend: the
-//! processor's here, for speed; a device's, which computes in its kernels, in `tacita-device`, for size.
+//! Where an evaluator computes: on the processor, or on a device of OpenCL. An operation is written once,
+//! over any backend of `tacita-ckks`. Such code is generic, so it is compiled in the crate that names a
+//! backend: the processor's here, for speed; a device's, which computes in its kernels, in `tacita-device`,
+//! for size.
 #![forbid(unsafe_code)]
 
 mod operations;

@@ -1,5 +1,5 @@
-//! An evaluator of one backend, and ciphertexts where they lie. What is written over a backend of `tacita-ckks`
-//! is written once; a ciphertext in Python's hands stays where it was computed.
+//! An evaluator of one backend, and ciphertexts where they lie. What is written over a backend of
+//! `tacita-ckks` is written once; a ciphertext in Python's hands stays where it was computed.
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use tacita_ckks::backend::{Backend, CiphertextOf as Of};

@@ -10,7 +10,7 @@ use crate::linear::transform::EncodedTransform;
 use crate::{Ciphertext, CkksError, CkksParameters};
 use num_complex::Complex64;
 use std::borrow::Cow;
-use tacita_ring::AlignedVec;
+use tacita_ring::{gemm, AlignedVec};
 use tacita_rlwe::ciphertext::Polynomial;
 
 /// By ciphertext limb: what the two halves of the NTT order are multiplied by, or what is added to them. A
@@ -22,6 +22,10 @@ pub type CiphertextOf<B> = Ciphertext<<B as Backend>::Poly>;
 
 /// A ciphertext's two polynomials over Q or over QP (times P).
 pub struct Pair<P>(pub P, pub P);
+
+/// By ciphertext limb and lane: the values of a polynomial in X^(N / count) in NTT form, each of which holds
+/// for a run of N / count; none where the polynomial is one.
+pub type Lanes = Vec<Vec<Vec<f64>>>;
 
 /// Accumulators of degree 2, row by row.
 pub type Entries<P> = Vec<[P; 3]>;
@@ -75,6 +79,15 @@ pub trait Backend: Send + Sync + Sized {
         rows: usize,
         limbs: usize,
     ) -> Made<()>;
+    /// The rows of a matrix of integers times the inputs, divided by the top prime. A column is an input
+    /// times a lane, the lanes of the first input first; the lanes have the limbs of the product, and inputs
+    /// may have more.
+    fn multiply_matrix(
+        &self,
+        inputs: &[Cow<'_, CiphertextOf<Self>>],
+        lanes: &Lanes,
+        matrix: &gemm::Weights,
+    ) -> Made<Vec<Pair<Self::Poly>>>;
     /// x divided by its top prime with rounding.
     fn rescale(&self, x: Self::Poly) -> Made<Self::Poly>;
     /// x over QP divided by the special primes and the top prime.

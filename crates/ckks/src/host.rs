@@ -1,11 +1,13 @@
 //! What the processor does for the evaluator: the fused paths of `tacita-rlwe`.
-use crate::backend::{Backend, CiphertextOf, Context, Entries, Factors, Halves, Made, Pair, Sum, Weights};
+use crate::backend::{
+    Backend, CiphertextOf, Context, Entries, Factors, Halves, Lanes, Made, Pair, Sum, Weights,
+};
 use crate::linear::transform::EncodedTransform;
 use crate::processor::{add_runs, add_scalar, Processor};
-use crate::products;
-use crate::sums;
+use crate::{matmul, products, sums, Ciphertext};
+use std::borrow::Cow;
 use std::sync::Arc;
-use tacita_ring::{kernels, AlignedVec, Permutation};
+use tacita_ring::{gemm, kernels, AlignedVec, Permutation};
 use tacita_rlwe::keyswitch::{self, Decomposed, Ending, Product, PLAIN_LIMBS};
 use tacita_rlwe::{RnsPoly, SwitchingKey};
 
@@ -84,6 +86,15 @@ impl Backend for Processor {
     ) -> Made<()> {
         products::add_outer(self.rlwe(), acc, factors, rows, limbs);
         Ok(())
+    }
+
+    fn multiply_matrix(
+        &self,
+        inputs: &[Cow<'_, Ciphertext>],
+        lanes: &Lanes,
+        matrix: &gemm::Weights,
+    ) -> Made<Vec<Pair<RnsPoly>>> {
+        Ok(matmul::multiply(self.rlwe(), inputs, lanes, matrix))
     }
 
     fn rescale(&self, x: RnsPoly) -> Made<RnsPoly> {

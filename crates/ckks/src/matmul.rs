@@ -11,15 +11,17 @@
 //!
 //! Cost: 4 N L flops for each of 2 O K P entries, at the speed of a double-precision matrix product, and 2 O
 //! rescalings (L NTTs each). Memory: the outputs, and one limb more of 240 outputs.
+use crate::backend::{Backend, CiphertextOf as Of, Lanes, Pair};
 use crate::levels::fits;
-use crate::processor::add_runs;
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::borrow::Cow;
+use std::slice::Chunks;
 use tacita_ring::gemm::{self, Input, Weights};
 use tacita_ring::AlignedVec;
-use tacita_rlwe::{keyswitch, RnsPoly};
+use tacita_rlwe::ciphertext::Polynomial;
+use tacita_rlwe::{keyswitch, Parameters, RnsPoly};
 
 /// Largest period of a matrix entry.
 pub const MAX_PERIOD: usize = 8;
@@ -73,46 +75,38 @@ fn shape<T>(detail: String) -> Result<T, CkksError> {
     Err(CkksError::Shape { op: "matmul", detail })
 }
 
-impl Evaluator {
+impl<B: Backend> Evaluator<B> {
     /// bias_o + sum over i of W_oi * x_i for every output o, rescaled once: one level below the lowest
     /// operand, at exactly the canonical scale. Operands of higher levels are aligned first. No key.
     ///
     /// # Errors
     /// [`CkksError::Level`] at native level 0; [`CkksError::Shape`] for a matrix that does not fit, entries
     /// that are not finite or too large, operands of degree 2, or scales that cannot be aligned.
-    pub fn matmul(&self, xs: &[&Ciphertext], matrix: &Matrix<'_>) -> Result<Vec<Ciphertext>, CkksError> {
+    pub fn matmul(&self, xs: &[&Of<B>], matrix: &Matrix<'_>) -> Result<Vec<Of<B>>, CkksError> {
         matrix.check(xs.len())?;
         let lowest = xs.iter().min_by_key(|x| x.level()).copied().unwrap_or(xs[0]);
         self.need_level(lowest, "matmul", 1)?;
-        let xs = self.operands(xs, lowest)?;
         let product = Product {
             evaluator: self,
             lanes: self.lanes(matrix.period, lowest.limbs())?,
-            xs: &xs,
-            limbs: lowest.limbs(),
+            xs: self.operands(xs, lowest)?,
+            factor: self.plain_scale(lowest),
+            scale: lowest.scale * self.plain_scale(lowest) / self.params().prime(lowest.level()),
         };
-        let factor = self.plain_scale(lowest);
-        let scale = lowest.scale * factor / self.params().prime(lowest.level());
+        let (coefficients, period) = (self.lane_coefficients(matrix), matrix.period);
         let mut out = Vec::with_capacity(matrix.outputs);
-        for block in self
-            .lane_coefficients(matrix)
-            .chunks(BLOCK * xs.len() * matrix.period)
-        {
-            out.extend(product.block(block, factor, scale)?);
+        for block in coefficients.chunks(BLOCK * xs.len() * period) {
+            let bias = matrix.bias.map(|bias| bias[out.len() * period..].chunks(period));
+            out.extend(product.block(block, bias)?);
         }
-        self.add_bias(&mut out, matrix)?;
         Ok(out)
     }
 
     /// The operands at the level and scale of the lowest; those that are there already, or above at that
     /// scale, are not copied.
-    fn operands<'a>(
-        &self,
-        xs: &[&'a Ciphertext],
-        lowest: &Ciphertext,
-    ) -> Result<Vec<Cow<'a, Ciphertext>>, CkksError> {
+    fn operands<'a>(&self, xs: &[&'a Of<B>], lowest: &Of<B>) -> Result<Operands<'a, B>, CkksError> {
         let (level, scale) = (lowest.level(), lowest.scale);
-        let operand = |x: &&'a Ciphertext| match x.polys.len() {
+        let operand = |x: &&'a Of<B>| match x.polys.len() {
             2 if fits(x, level, scale) => Ok(Cow::Borrowed(*x)),
             2 => self.align_to(x, level, scale).map(Cow::Owned),
             n => shape(format!(
@@ -124,7 +118,7 @@ impl Evaluator {
     }
 
     /// By limb and by j < P: the 2P NTT values of Y^j - Y^(2P-j), none for j = 0 where the factor is one.
-    fn lanes(&self, period: usize, limbs: usize) -> Result<Vec<Vec<Vec<f64>>>, CkksError> {
+    fn lanes(&self, period: usize, limbs: usize) -> Result<Lanes, CkksError> {
         let lane = |limb: usize, j: usize| {
             if j == 0 {
                 return Ok(Vec::new());
@@ -153,88 +147,107 @@ impl Evaluator {
             .flat_map_iter(entry)
             .collect()
     }
-
-    fn add_bias(&self, out: &mut [Ciphertext], matrix: &Matrix<'_>) -> Result<(), CkksError> {
-        let Some(bias) = matrix.bias else { return Ok(()) };
-        let rows = bias.par_chunks(matrix.period);
-        out.par_iter_mut().zip(rows).try_for_each(|(x, row)| {
-            let v: Vec<Complex64> = row.iter().map(|&b| Complex64::new(b, 0.0)).collect();
-            let encoded = self.encode_periodic(&v, x.scale, x.limbs(), 0)?;
-            x.polys[0].for_each_limb(self.rlwe(), |i, limb| {
-                add_runs(self.rlwe().modulus(i), limb, &encoded[i])
-            });
-            Ok(())
-        })
-    }
 }
 
-/// The operands of one product.
-struct Product<'a> {
-    evaluator: &'a Evaluator,
-    xs: &'a [Cow<'a, Ciphertext>],
-    lanes: Vec<Vec<Vec<f64>>>,
-    limbs: usize,
+/// The operands of one product, one for each input of the matrix.
+type Operands<'a, B> = Vec<Cow<'a, Of<B>>>;
+
+/// One product.
+struct Product<'a, B: Backend> {
+    evaluator: &'a Evaluator<B>,
+    xs: Operands<'a, B>,
+    lanes: Lanes,
+    /// What entries are multiplied by.
+    factor: f64,
+    /// Of the outputs.
+    scale: f64,
 }
 
-impl Product<'_> {
-    /// A block of outputs, rescaled to `scale`. coefficients: [outputs, inputs * period].
-    fn block(&self, coefficients: &[f64], factor: f64, scale: f64) -> Result<Vec<Ciphertext>, CkksError> {
-        let depth = self.xs.len() * self.lanes[0].len();
-        let Some(weights) = Weights::round(coefficients, depth, factor) else {
+impl<B: Backend> Product<'_, B> {
+    /// A block of outputs. coefficients: [outputs, inputs * period]; bias: by output, or none.
+    fn block(&self, coefficients: &[f64], bias: Option<Chunks<'_, f64>>) -> Result<Vec<Of<B>>, CkksError> {
+        let (depth, scale) = (self.xs.len() * self.lanes[0].len(), self.scale);
+        let Some(weights) = Weights::round(coefficients, depth, self.factor) else {
             return shape(format!(
                 "entries too large for log2 scale {:.1}, or {depth} too many",
-                factor.log2()
+                self.factor.log2()
             ));
         };
-        let first = self.poly(&weights, 0);
-        let second = self.poly(&weights, 1);
-        let pairs = first.into_iter().zip(second);
-        let ciphertext = |(a, b)| Ciphertext {
-            polys: vec![a, b],
-            scale,
+        let backend = self.evaluator.backend();
+        let pairs = backend.multiply_matrix(&self.xs, &self.lanes, &weights)?;
+        let rows: Vec<Option<&[f64]>> = match bias {
+            Some(bias) => bias.map(Some).take(pairs.len()).collect(),
+            None => vec![None; pairs.len()],
         };
-        Ok(pairs.map(ciphertext).collect())
+        let ciphertext = |(Pair(c0, c1), row): (_, Option<&[f64]>)| {
+            let polys = vec![self.biased(c0, row)?, c1];
+            Ok(Ciphertext { polys, scale })
+        };
+        pairs.into_par_iter().zip(rows).map(ciphertext).collect()
     }
 
-    /// Polynomial `degree` of the outputs, rescaled.
-    fn poly(&self, weights: &Weights, degree: usize) -> Vec<RnsPoly> {
-        let mut out: Vec<Vec<AlignedVec>> = (0..weights.rows())
-            .map(|_| Vec::with_capacity(self.limbs))
-            .collect();
-        for i in 0..self.limbs {
-            let limbs = self.limb(weights, degree, i);
-            out.iter_mut().zip(limbs).for_each(|(poly, limb)| poly.push(limb));
-        }
-        let rescale = |limbs| {
-            let q_len = self.limbs;
-            keyswitch::rescale(self.evaluator.rlwe(), RnsPoly { limbs, q_len })
-        };
-        out.into_par_iter().map(rescale).collect()
+    fn biased(&self, x: B::Poly, row: Option<&[f64]>) -> Result<B::Poly, CkksError> {
+        let Some(row) = row else { return Ok(x) };
+        let v: Vec<Complex64> = row.iter().map(|&b| Complex64::new(b, 0.0)).collect();
+        let runs = self.evaluator.encode_periodic(&v, self.scale, x.q_len(), 0)?;
+        self.evaluator.backend().add_runs(x, &runs)
     }
+}
 
-    /// Limb `i` of polynomial `degree` of the outputs, segment by segment across the cores.
-    fn limb(&self, weights: &Weights, degree: usize, i: usize) -> Vec<AlignedVec> {
-        let rlwe = self.evaluator.rlwe();
-        let inputs: Vec<Input<'_>> = self
-            .xs
-            .iter()
-            .flat_map(|x| self.lanes[i].iter().map(move |runs| (x, runs)))
-            .map(|(x, runs)| Input {
-                limb: &x.polys[degree].limbs[i],
-                runs,
-            })
-            .collect();
-        let mut out: Vec<AlignedVec> = (0..weights.rows())
-            .map(|_| AlignedVec::scratch(rlwe.n()))
-            .collect();
-        segments(&mut out)
-            .into_par_iter()
-            .enumerate()
-            .for_each(|(s, mut out)| {
-                gemm::product(rlwe.modulus(i), weights, &inputs, s * SEGMENT, &mut out);
-            });
-        out
+/// The products of the processor: see [`Backend::multiply_matrix`]. One polynomial of all outputs at a time
+/// has its limb too many.
+pub(crate) fn multiply(
+    rlwe: &Parameters,
+    xs: &[Cow<'_, Ciphertext>],
+    lanes: &Lanes,
+    weights: &Weights,
+) -> Vec<Pair<RnsPoly>> {
+    let poly = |degree| polynomials(rlwe, (xs, degree), lanes, weights);
+    let first = poly(0);
+    first.into_iter().zip(poly(1)).map(|(a, b)| Pair(a, b)).collect()
+}
+
+/// A polynomial of every input, by its degree in the secret.
+type Inputs<'a> = (&'a [Cow<'a, Ciphertext>], usize);
+
+/// That polynomial of the outputs, rescaled.
+fn polynomials(rlwe: &Parameters, inputs: Inputs<'_>, lanes: &Lanes, weights: &Weights) -> Vec<RnsPoly> {
+    let q_len = lanes.len();
+    let mut out: Vec<Vec<AlignedVec>> = (0..weights.rows()).map(|_| Vec::with_capacity(q_len)).collect();
+    for (i, lanes) in lanes.iter().enumerate() {
+        let limbs = limb((rlwe, i), inputs, lanes, weights);
+        out.iter_mut().zip(limbs).for_each(|(poly, limb)| poly.push(limb));
     }
+    out.into_par_iter()
+        .map(|limbs| keyswitch::rescale(rlwe, RnsPoly { limbs, q_len }))
+        .collect()
+}
+
+/// Limb `i` of it, segment by segment across the cores.
+fn limb(
+    (rlwe, i): (&Parameters, usize),
+    (xs, degree): Inputs<'_>,
+    lanes: &[Vec<f64>],
+    weights: &Weights,
+) -> Vec<AlignedVec> {
+    let inputs: Vec<Input<'_>> = xs
+        .iter()
+        .flat_map(|x| lanes.iter().map(move |runs| (x, runs)))
+        .map(|(x, runs)| Input {
+            limb: &x.polys[degree].limbs[i],
+            runs,
+        })
+        .collect();
+    let mut out: Vec<AlignedVec> = (0..weights.rows())
+        .map(|_| AlignedVec::scratch(rlwe.n()))
+        .collect();
+    segments(&mut out)
+        .into_par_iter()
+        .enumerate()
+        .for_each(|(s, mut out)| {
+            gemm::product(rlwe.modulus(i), weights, &inputs, s * SEGMENT, &mut out);
+        });
+    out
 }
 
 /// By segment: that piece of every limb.

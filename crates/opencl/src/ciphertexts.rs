@@ -5,12 +5,13 @@ use crate::limbs::Limbs;
 use crate::queue::Argument;
 use crate::switching::{Digits, SwitchingKey};
 use opencl3::memory::Buffer;
+use std::borrow::Cow;
 use tacita_ckks::backend::{
-    CiphertextOf, Context, Entries, Factors, Halves, Made as Result, Pair, Sum, Weights,
+    CiphertextOf, Context, Entries, Factors, Halves, Lanes, Made as Result, Pair, Sum, Weights,
 };
 use tacita_ckks::linear::EncodedTransform;
 use tacita_ckks::{Backend, Ciphertext};
-use tacita_ring::AlignedVec;
+use tacita_ring::{gemm, AlignedVec};
 use tacita_rlwe::ciphertext::Polynomial;
 use tacita_rlwe::keyswitch::PLAIN_LIMBS;
 use tacita_rlwe::RnsPoly;
@@ -95,6 +96,15 @@ impl Backend for Engine {
         }
         *acc = sums;
         Ok(())
+    }
+
+    fn multiply_matrix(
+        &self,
+        inputs: &[Cow<'_, CiphertextOf<Self>>],
+        lanes: &Lanes,
+        matrix: &gemm::Weights,
+    ) -> Result<Vec<Pair<Poly>>> {
+        Ok(self.matrix_products(inputs, lanes, matrix)?)
     }
 
     fn rescale(&self, x: Poly) -> Result<Poly> {

@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod keys;
 mod limbs;
+mod matrices;
 mod operations;
 mod products;
 mod queue;

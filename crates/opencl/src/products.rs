@@ -7,6 +7,7 @@ use crate::limbs::{Basis, Limbs};
 use crate::queue::Argument;
 use crate::{OpenClError, Ring};
 use opencl3::memory::Buffer;
+use std::ops::Range;
 use std::sync::Arc;
 use tacita_ring::gemm::Weights;
 
@@ -36,6 +37,13 @@ pub struct Matrix {
     depth: usize,
     weights: Buffer<u64>,
     factors: Buffer<u64>,
+}
+
+impl Matrix {
+    /// Of the limbs that it multiplies.
+    pub(crate) fn basis(&self) -> &Arc<Basis> {
+        &self.basis
+    }
 }
 
 impl Ring {
@@ -203,14 +211,19 @@ impl Ring {
         self.run_values("sum_tensors", out0, out0.basis.len(), &[out1, out2], &more)
     }
 
-    /// Uploads a matrix for limbs of a basis.
+    /// Uploads these columns of a matrix for limbs of a basis.
     ///
     /// # Errors
     /// When memory is short.
-    pub fn matrix(&self, basis: &Arc<Basis>, matrix: &Weights) -> Result<Matrix, OpenClError> {
-        let (rows, depth) = (matrix.rows(), matrix.depth());
+    pub fn matrix(
+        &self,
+        basis: &Arc<Basis>,
+        matrix: &Weights,
+        columns: Range<usize>,
+    ) -> Result<Matrix, OpenClError> {
+        let (rows, depth) = (matrix.rows(), columns.len());
         let blocks = (0..rows.next_multiple_of(ROWS)).step_by(ROWS);
-        let places = blocks.flat_map(|block| (0..depth).map(move |k| (block, k)));
+        let places = blocks.flat_map(|block| columns.clone().map(move |k| (block, k)));
         let weight = |row: usize, k: usize| if row < rows { matrix.weight(row, k) } else { 0.0 };
         let weights: Vec<u64> = places
             .flat_map(|(block, k)| (block..block + ROWS).map(move |row| weight(row, k)))

@@ -9,6 +9,7 @@ use tacita_ckks::bootstrap::{required_keys, Bootstrapper, Content};
 use tacita_ckks::generator::KeyGenerator;
 use tacita_ckks::keys::{galois_of_rotation, KeySpec};
 use tacita_ckks::linear::{LinearTransform, Term};
+use tacita_ckks::matmul::Matrix;
 use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Complex64, EvaluationKeys, Evaluator, KeyKind};
 use tacita_opencl::{devices, verify_bootstrap, Build, Device, Engine, Flavour, OpenClError};
 use tacita_rlwe::{encrypt, SecretKey};
@@ -172,6 +173,25 @@ fn operations<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<
     Ok(all)
 }
 
+/// Products with matrices of every period, of operands at unequal levels; at period 8 there are more columns
+/// than are made at once.
+fn matrices<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<Of<B>>> {
+    let (mut all, low) = (Vec::new(), e.drop_to(b, (a.level() - 1).max(1))?);
+    for (period, inputs, outputs) in [(1, 3, 6), (2, 2, 5), (4, 2, 1), (8, 20, 3)] {
+        let xs: Vec<&Of<B>> = [a, &low, b].into_iter().cycle().take(inputs).collect();
+        let real = |length| vector(length, period).iter().map(|z| z.re).collect::<Vec<f64>>();
+        let bias = real(outputs * period);
+        let matrix = Matrix {
+            weights: &real(outputs * inputs * period),
+            bias: (period != 2).then_some(&bias),
+            outputs,
+            period,
+        };
+        all.extend(e.matmul(&xs, &matrix)?);
+    }
+    Ok(all)
+}
+
 /// Linear transforms with giants, by Horner's rule and without any; series of both kinds.
 fn composed<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<Of<B>>> {
     let slots = e.params().slots();
@@ -210,6 +230,10 @@ fn every_operation_has_the_bits_of_the_processor_at_every_level() {
             let [da, db] = [&a, &b].map(|x| engine.upload(x).expect("room"));
             let device = operations(&toy.device, &da, &db);
             residues += toy.assert_equal("operations", operations(&toy.host, &a, &b), device);
+            if level > 0 {
+                let device = matrices(&toy.device, &da, &db);
+                residues += toy.assert_equal("matrices", matrices(&toy.host, &a, &b), device);
+            }
             if level == top || level == top - 3 {
                 let device = composed(&toy.device, &da, &db);
                 residues += toy.assert_equal("composed", composed(&toy.host, &a, &b), device);

@@ -104,7 +104,10 @@ fn a_matrix_with_the_largest_rows() {
         let entries = (0..3).flat_map(|row| (0..TERMS).map(move |k| entry(row, k)));
         let entries: Vec<f64> = entries.collect();
         let weights = Weights::round(&entries, TERMS, 48f64.exp2()).expect("a matrix");
-        let matrix = at.ring.matrix(&at.basis, &weights).expect("room");
+        let matrix = at
+            .ring
+            .matrix(&at.basis, &weights, 0..weights.depth())
+            .expect("room");
         for (input, host) in on_device.iter().zip(&ends) {
             let outs = at.ring.multiply_matrix(&matrix, &[input; TERMS]).expect("room");
             let mut expected = vec![at.limbs(|_| 0); 3];
@@ -158,7 +161,7 @@ fn operands_that_do_not_fit_are_errors() {
             .expect("operands at a higher level");
         assert_eq!(at.download(&higher[1]), [vec![2.0; 16]]);
         let weights = Weights::round(&[1.0, 2.0], 2, 1.0).expect("a row");
-        let matrix = ring.matrix(basis, &weights).expect("room");
+        let matrix = ring.matrix(basis, &weights, 0..weights.depth()).expect("room");
         assert!(
             ring.multiply_matrix(&matrix, &[&a]).is_err(),
             "one input for two columns"

@@ -161,7 +161,7 @@ impl Bench {
         let entries = (0..ROWS).flat_map(|row| (0..TERMS).map(move |k| entry(row, k)));
         let entries: Vec<f64> = entries.collect();
         let weights = Weights::round(&entries, TERMS, 48f64.exp2()).expect("a small matrix");
-        let matrix = self.ring.matrix(&self.basis, &weights)?;
+        let matrix = self.ring.matrix(&self.basis, &weights, 0..weights.depth())?;
         let device = |device: &mut [Limbs]| -> OnDevice {
             let inputs: Vec<&Limbs> = (0..TERMS).map(|k| &device[k % 3]).collect();
             self.ring.multiply_matrix(&matrix, &inputs)

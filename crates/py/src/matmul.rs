@@ -2,7 +2,7 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::TacitaError;
 use crate::evaluator::Evaluator;
-use crate::side::Residues;
+use crate::operations::Operation;
 use numpy::{PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use tacita_ckks::matmul::Matrix;
@@ -40,23 +40,14 @@ impl Evaluator {
             standard(&weights.as_array()),
             bias.map(|b| standard(&b.as_array())),
         );
-        let side = self.sides.on_processor("matmul")?;
-        let cts: Vec<&Residues> = cts.iter().map(|c| &c.inner).collect();
-        let out = self.run(py, || {
-            let inputs = cts.iter().map(|c| c.here()).collect::<Result<Vec<_>, _>>()?;
-            let inputs: Vec<&tacita_ckks::Ciphertext> = inputs.iter().map(|x| &**x).collect();
-            let matrix = Matrix {
-                weights: &values,
-                bias: bias.as_deref(),
-                outputs,
-                period,
-            };
-            side.evaluator.matmul(&inputs, &matrix)
-        })?;
-        Ok(out
-            .into_iter()
-            .map(|c| self.wrap(Residues::Processor(c)))
-            .collect())
+        let matrix = Matrix {
+            weights: &values,
+            bias: bias.as_deref(),
+            outputs,
+            period,
+        };
+        let cts: Vec<&Ciphertext> = cts.iter().map(|c| &**c).collect();
+        self.many(py, &cts, &Operation::Matmul(&matrix))
     }
 }
 

@@ -5,6 +5,7 @@ use tacita_ckks::backend::{Backend, CiphertextOf as Of};
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::bootstrap::Content;
 use tacita_ckks::linear::LinearTransform;
+use tacita_ckks::matmul::Matrix;
 use tacita_ckks::{CkksError, Evaluator};
 
 /// What is done to ciphertexts, with what is public of it.
@@ -26,6 +27,8 @@ pub enum Operation<'a> {
     Rotate(i64),
     RotateMany(&'a [i64]),
     Linear(&'a LinearTransform),
+    /// Plaintext matrix times operands.
+    Matmul(&'a Matrix<'a>),
     Chebyshev(&'a [Complex64]),
     DropTo(usize),
     Bootstrap(&'a [Content]),
@@ -48,6 +51,7 @@ impl Operation<'_> {
         let one = match *self {
             Self::RotateMany(steps) => return e.rotate_many(x[0], steps),
             Self::Linear(transform) => return e.linear(x, transform),
+            Self::Matmul(matrix) => return e.matmul(x, matrix),
             Self::Bootstrap(contents) => {
                 return side.bootstrapper()?.bootstrap_many(e, &inputs(x, contents));
             }

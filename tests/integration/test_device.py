@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from test_options_ckks import BUILDS, INFO, TOKENS
 from tiny_decoders import llama
 
 from tacita import compiled
-from tacita.errors import InputError, ResourceError, ShapeError
+from tacita.errors import InputError, ResourceError
 from tacita.evaluate.keyring import KeyRing
 from tacita.generation.generate import Request, generate_batch
 from tacita.packings import executor

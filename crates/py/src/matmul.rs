@@ -2,10 +2,10 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::TacitaError;
 use crate::evaluator::Evaluator;
-use crate::operations::Operation;
 use numpy::{PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use tacita_ckks::matmul::Matrix;
+use tacita_sides::Operation;
 
 #[pymethods]
 impl Evaluator {

@@ -32,6 +32,7 @@ __all__ = [
     "KeyMissingError",
     "LateError",
     "LevelError",
+    "OpenclBootstrap",
     "ParameterError",
     "Parameters",
     "PeerError",
@@ -403,6 +404,20 @@ def opencl_verify(device: int) -> list[tuple[str, str, int, int, int]]:
     """Runs every kernel on a device and on the processor. Returns kernel, flavour (F64: doubles, U64: 64-bit
     integers), log2 of the degree, residues compared and residues that differ. Raises TacitaError where the
     device, its driver or its compiler fails."""
+
+@final
+class OpenclBootstrap:
+    """A bootstrap on the processor under keys of its own, to compare devices with."""
+
+    def __new__(cls, params: Parameters) -> OpenclBootstrap:
+        """Makes the keys and bootstraps on the processor. Raises TacitaError for parameters without
+        bootstrapping."""
+    @staticmethod
+    def memory(params: Parameters) -> tuple[int, int]:
+        """Returns the bytes that a comparison takes at most, of the processor and of the device."""
+    def compare(self, device: int, flavour: int) -> tuple[str, str, int, int, int] | None:
+        """Bootstraps on a device in its `flavour`-th flavour, the faster one first. Returns what
+        `opencl_verify` does of each check, None where the device has fewer flavours. Raises TacitaError."""
 
 # Two parties on shares
 

@@ -39,4 +39,4 @@ pub use products::{Matrix, Plaintexts};
 pub use ring::Ring;
 pub use room::Room;
 pub use switching::{Digits, SwitchingKey};
-pub use verify::{verify, verify_bootstrap, verify_build, Check};
+pub use verify::{verify, verify_build, Check, ReferenceBootstrap};

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import platform
 import shutil
+import signal
 import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Annotated, Any, NamedTuple
 
@@ -26,11 +30,11 @@ from tacita.cli.console import (
     shown,
 )
 from tacita.cli.options import Json
-from tacita.errors import TacitaError
+from tacita.errors import InputError, ResourceError, TacitaError
 from tacita.evaluate.keyring import server_bytes
 from tacita.extras import how_to_install
 from tacita.plans import engine as door
-from tacita.resources import GB, available_memory, device_number, devices, processor, threads
+from tacita.resources import GB, available_memory, device_number, devices, processor, require_memory, threads
 from tacita.schemes.prices import describe_prices, prices_here
 from tacita.version import __version__
 
@@ -119,6 +123,7 @@ def _fits(need: int, have: int | None, where: str) -> Check:
 device_app = typer.Typer(help="List the devices of OpenCL, or verify one.", no_args_is_help=True)
 COMPARED = ("kernel", "flavour", "log_n", "residues", "differ")
 Device = Annotated[str, typer.Option("--device", help="As `tacita device list` names it.")]
+Preset = Annotated[str, typer.Option("--preset", help="Compare a bootstrap of it, too: n16 takes minutes.")]
 
 
 def _opencl() -> str:
@@ -145,23 +150,27 @@ def list_devices(json: Json = None) -> None:
 
 
 @device_app.command()
-def verify(device: Device = "opencl:0", json: Json = None) -> None:
+def verify(device: Device = "opencl:0", preset: Preset = "", json: Json = None) -> None:
     """Run every kernel on a device and on the processor, and compare all residues bit for bit.
 
     The report is made to be posted: it names card, driver, release and kernels, and no secret. Exit status 2
     says that the device must not be used: a residue differs."""
     number = device_number(device, others=()) or 0
     rows, _ = devices()
-    with door.translated(TacitaError, rows[number]["device"]):
+    with door.translated(TacitaError, rows[number]["device"]), _ended_by_interrupts():
+        bootstrap = _Bootstrap(preset, number, rows[number]) if preset else None
         compared = compiled.native.opencl_verify(number)
+        compared += bootstrap.compare() if bootstrap else []
     checks: list[dict[str, Any]] = [dict(zip(COMPARED, each, strict=True)) for each in compared]
     kernels, commit = engine()
     here = {"release": __version__, "commit": commit, "kernels": kernels, "processor": processor().name}
     sums = {name: sum(each[name] for each in checks) for name in ("residues", "differ")}
     report = {**rows[number], **here, "system": platform.platform(), **sums, "checks": checks}
+    report |= {"preset": preset, "seconds": bootstrap.seconds} if bootstrap else {}
     wrong = sorted({each["kernel"] for each in checks if each["differ"]})
     with reporting(json, report):
-        show_rows({name: shown(str(value), 120) for name, value in report.items() if name != "checks"})
+        hidden = ("checks", "seconds")
+        show_rows({name: shown(str(value), 120) for name, value in report.items() if name not in hidden})
         table = Table("kernel", "flavour", "N", "residues", "differ", box=None)
         for each in checks:
             counts = (f"{each[name]:,}" for name in ("residues", "differ"))
@@ -170,3 +179,44 @@ def verify(device: Device = "opencl:0", json: Json = None) -> None:
         say(f"do not use this device: {', '.join(wrong)}" if wrong else "every residue is the processor's")
     if wrong:
         raise typer.Exit(UNTRUSTED)
+
+
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """While it is entered, Ctrl-C ends the process at once: the engine is in one call for minutes, and no
+    file is written."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Bootstrap:
+    """A bootstrap of a preset on the processor and on a device; says what it takes before it begins, and of
+    each step how long it took. Raises ResourceError where it does not fit."""
+
+    def __init__(self, preset: str, number: int, device: dict[str, Any]) -> None:
+        self._number, self.seconds, name = number, dict[str, float](), f"a bootstrap of {shown(preset)}"
+        self._params = compiled.native.Parameters.preset(preset)
+        if not self._params.can_bootstrap:
+            raise InputError(f"--preset {preset} has no bootstrapping", hint="n16 has")
+        here, there = compiled.native.OpenclBootstrap.memory(self._params)
+        err.print(f"{name} takes {here / GB:.1f} GB here and {there / GB:.1f} GB of the device")
+        require_memory(here if device["gpu"] else here + there, name)
+        if there > device["memory"]:
+            raise ResourceError(f"{name} does not fit on the device", hint="verify it without --preset")
+
+    def compare(self) -> list[Any]:
+        """Returns a comparison for each flavour of the device."""
+        reference = self._timed("processor", lambda: compiled.native.OpenclBootstrap(self._params))
+        first = self._timed("device", lambda: reference.compare(self._number, 0))
+        second = self._timed("device, by its other kernels", lambda: reference.compare(self._number, 1))
+        return [first, *([second] if second else [])]
+
+    def _timed(self, step: str, work: Callable[[], Any]) -> Any:
+        err.print(f"keys and a bootstrap: {step} ...")
+        began, result = time.monotonic(), work()
+        self.seconds[step] = time.monotonic() - began
+        err.print(f"{step}: {self.seconds[step]:.0f} s")
+        return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import jsonschema
 import pytest
 from test_cli import run
 
-from tacita import api, compiled
+from tacita import api, compiled, resources
 from tacita.cli import doctor
 from tacita.cli.ask.schemas import schema_of
 from tacita.cli.doctor import EXTRAS, KERNELS
@@ -123,6 +124,67 @@ def test_one_residue_that_differs_ends_with_status_two(monkeypatch: pytest.Monke
     with_card(monkeypatch, [CARD], [COMPARED[0], ("inverse", "U64", 10, 4096, 1)])
     status, out, _ = run("device", "verify")
     assert status == 2 and "do not use this device: inverse" in out
+
+
+class Bootstrap:
+    """Differs in its second flavour from the processor; needs 3 and 2 GB."""
+
+    def __init__(self, params: Any) -> None:
+        assert params.name == "n16"
+
+    @staticmethod
+    def memory(params: Any) -> tuple[int, int]:
+        return 3_000_000_000, 2_000_000_000
+
+    def compare(self, number: int, flavour: int) -> Any:
+        assert number == 0 and signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+        return ("bootstrap", "FU"[flavour] + "64", 16, 4096, flavour)
+
+
+def test_a_bootstrap_of_a_preset_is_compared_after_its_memory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_card(monkeypatch, [CARD], COMPARED)
+    monkeypatch.setattr(compiled.native, "OpenclBootstrap", Bootstrap)
+    before = signal.getsignal(signal.SIGINT)
+    status, out, err = run("device", "verify", "--preset", "n16", "--json", str(tmp_path / "card.json"))
+    assert status == 2 and "do not use this device: bootstrap" in out
+    assert err.startswith("a bootstrap of n16 takes 3.0 GB here and 2.0 GB of the device\n")
+    assert signal.getsignal(signal.SIGINT) == before
+    report = json.loads((tmp_path / "card.json").read_text())
+    jsonschema.validate(report, schema_of("device verify"))
+    assert (report["preset"], report["differ"], len(report["checks"])) == ("n16", 1, 4)
+    assert len(report["seconds"]) == 3 and min(report["seconds"].values()) >= 0
+
+
+@pytest.mark.parametrize(
+    ("free", "card", "words"),
+    [
+        (4_900_000_000, (*CARD[:6], False), "needs 5.0 GB of memory"),  # a device of the same memory
+        (2_900_000_000, (*CARD[:6], True), "needs 3.0 GB of memory"),
+        (3_100_000_000, (*CARD[:3], 1_900_000_000, *CARD[4:6], True), "does not fit on the device"),
+    ],
+)
+def test_a_bootstrap_without_room_is_refused_before_it_begins(
+    free: int, card: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled.native, "opencl_devices", lambda: ([card], ""))
+    monkeypatch.setattr(compiled.native, "OpenclBootstrap", Bootstrap)
+    monkeypatch.setattr(resources, "available_memory", lambda: free)
+    status, _, err = run("device", "verify", "--preset", "n16")
+    assert status == 2 and words in err
+
+
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [("n15_leveled", "no bootstrapping"), ("insecure_toy_n10", "bits of security"), ("x", "unknown")],
+)
+def test_a_preset_that_no_plan_refreshes_by_is_refused(
+    preset: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_card(monkeypatch, [CARD], COMPARED)
+    status, _, err = run("device", "verify", "--preset", preset)
+    assert status == 2 and words in err
 
 
 @pytest.mark.parametrize("device", ["opencl:1", "cuda:0", "opencl:-1", "opencl:" + "9" * 40])

@@ -167,9 +167,10 @@ _PLANNED = {str: "plan_hash scheme", int: "bootstraps?", Population: "population
 _DEVICE = {str: "device name maker driver", int: "memory buffer", bool: "fp64 gpu"}
 _COMPARED = {str: "kernel flavour", int: "log_n residues differ"}
 _VERIFIED = {
-    str: "device name maker driver release commit kernels processor system",
+    str: "device name maker driver release commit kernels processor system preset?",
     int: "memory buffer residues differ",
     bool: "fp64 gpu",
+    Numbers: "seconds?",
     LIST[_shape("Compared", _COMPARED)]: "checks",
 }
 Copy = _shape("Copy", {int: "keys requests left_out files bytes"})

@@ -346,7 +346,7 @@ def test_a_step_of_a_service_may_come_twice(tmp_path: Path) -> None:
         server.evaluate()
     other, second = step(2, first), step(2, first)
     again()
-    assert len(ciphertexts(text)) == 2  # of one layer: the last state and the one before
+    assert len(ciphertexts(text)) == 4  # keys and values of the last state and the one before
     step(3, second)
     assert len(ciphertexts(text)) == 2 and not (work / FOLDER).exists()
     for after in ("", first, other):

@@ -154,8 +154,8 @@ def batch(
     random hidden states. Of a folder with a plan (`tacita plan --work`) that plan is measured, and a killed
     run of one request goes on there. The float model says before whether an input can spoil its request.
     """
-    if (layers is not None and shape is None) or (texts is not None and shape is not None):
-        raise InputError("bench batch: --layers is of a --shape, which has no --texts", hint="one of the two")
+    if (layers is not None and shape is None) or (shape is not None and (texts or pooling)):
+        raise InputError("bench batch: --layers is of a --shape, which has no --texts and no --pooling")
     if shape is not None:
         task = _of_shape(shape, layers, inputs, tokens, scheme, preset)
     else:

@@ -115,8 +115,8 @@ def one(
     A model is measured on shipped sentences (or those of --texts) that do not calibrate it, a shape on random
     hidden states.
     """
-    if (model is None) == (shape is None) or (layers is not None and shape is None):
-        raise InputError("bench one: a --model or a --shape, --layers with a shape", hint="one of the two")
+    if (model is None) == (shape is None) or (layers if shape is None else pooling) is not None:
+        raise InputError("bench one: a --model or a --shape", hint="--layers with a shape, --pooling without")
     require_device(device, backend != REAL and f"--backend {backend}")
     if model is None:
         chosen = _of_shape(str(shape), layers, tokens, inputs)

@@ -168,6 +168,7 @@ def test_stage_clock_adds_up_several_runs() -> None:
         (["batch", "--texts", "/nowhere.tsv"], "cannot be read"),
         (["batch", "--shape", "bert-tiny", "--texts", "/nowhere.tsv"], "--shape, which has no --texts"),
         (["batch", "--layers", "1"], "--layers is of a --shape"),
+        (["batch", "--shape", "bert-tiny", "--pooling", "mean"], "no --pooling"),
         (["batch", "--shape", "bert-huge"], "no shape 'bert-huge'"),
     ],
 )

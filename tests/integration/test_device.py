@@ -176,7 +176,7 @@ def test_a_worker_on_a_device_answers_in_the_processors_bytes(device: int, tmp_p
 def test_keys_stay_within_a_devices_memory(
     device: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that were used longest ago make room; those that never fit are their client's error."""
+    """Keys that were used longest ago make room; keys that never fit are an error of their client."""
     world, native = make_world(tmp_path), compiled.native
     ann, bob = (client.work.evaluation_keys for client in world.clients.values())
     spec, order = replace(world.spec, device="opencl:0"), world.job("one").order

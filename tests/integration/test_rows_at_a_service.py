@@ -101,7 +101,7 @@ def test_a_text_that_the_server_lost_is_read_anew(serving: Serving, tmp_path: Pa
 
 
 def test_a_reader_that_leaves_or_is_cancelled_leaves_no_rows(serving: Serving, tmp_path: Path) -> None:
-    """Its text ends at the server, and room is there for another."""
+    """A text ends at the server, and there is room for another."""
 
     async def left() -> tuple[int, int]:
         loop, running = asyncio.get_running_loop(), asyncio.Event()

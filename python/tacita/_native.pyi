@@ -57,6 +57,7 @@ __all__ = [
     "limb_tasks",
     "ntt_ms",
     "opencl_devices",
+    "opencl_room",
     "opencl_verify",
     "product_cost",
     "share_threads",
@@ -399,6 +400,10 @@ def opencl_devices() -> tuple[list[tuple[str, str, str, int, int, bool, bool]], 
     """Returns of each device its name, maker, driver with its version, bytes of memory and of the largest
     buffer, whether it computes with doubles and whether it is a GPU; then why there is none, empty where
     there is one. Raises TacitaError."""
+
+def opencl_room(device: int) -> tuple[int, int]:
+    """Returns the bytes of a device's slots for ciphertexts, which are one buffer and at most half of its
+    memory, and those that are left for keys, matrices and plaintexts. Raises TacitaError."""
 
 def opencl_verify(device: int) -> list[tuple[str, str, int, int, int]]:
     """Runs every kernel on a device and on the processor. Returns kernel, flavour (F64: doubles, U64: 64-bit

@@ -311,11 +311,3 @@ def require_device(name: str, *without: str | bool | None) -> None:
             f"--device {name:.60}: it evaluates ciphertexts of this process alone, and {why} has none",
             hint="--device cpu; else --backend ckks without --connect and --ray, and no two parties",
         )
-
-
-def device_room(number: int) -> tuple[int, int]:
-    """Returns the bytes of a device's slots for ciphertexts, which the engine gives half of its memory or its
-    largest buffer, whichever is less, and those that are left for keys, matrices and plaintexts."""
-    memory, buffer = (int(devices()[0][number][field]) for field in ("memory", "buffer"))
-    slots = min(buffer, memory // 2)
-    return slots, memory - slots

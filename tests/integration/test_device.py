@@ -181,9 +181,7 @@ def test_keys_stay_within_a_devices_memory(
     ann, bob = (client.work.evaluation_keys for client in world.clients.values())
     spec, order = replace(world.spec, device="opencl:0"), world.job("one").order
     matrices, memory = prices_of(world.plan.parameters).sizes.bootstrap_matrices, [10**9]
-    monkeypatch.setattr(
-        native, "opencl_devices", lambda: ([("", "", "", 1 + matrices + memory[0], 1, True, False)], "")
-    )
+    monkeypatch.setattr(native, "opencl_room", lambda number: (1, matrices + memory[0]))
 
     def ring() -> KeyRing:
         return KeyRing(world.plan, memory=4, allow_insecure=True, device="opencl:0")
@@ -207,8 +205,7 @@ def test_ciphertexts_that_slots_do_not_hold_wait_on_disk(
 ) -> None:
     world = make_world(tmp_path, ("ann",))
     order, slots = world.job("one").order, max(world.plan.prediction.stage_bytes)
-    rows = [("", "", "", 10**12, slots, True, False)]
-    monkeypatch.setattr(compiled.native, "opencl_devices", lambda: (rows, ""))
+    monkeypatch.setattr(compiled.native, "opencl_room", lambda number: (slots, 10**12))
     answer = open_evaluator(replace(world.spec, device="opencl:0")).answer(order, lambda _: None)
     assert isinstance(answer, Done) and answer.figures["spill_written_gb"] > 0
     assert answer.figures["ciphertext_gb"] <= slots / GB

@@ -25,11 +25,15 @@ impl Room {
         }
     }
 
-    /// Slots for as many limbs of degree 2^`log_n` as one buffer and half of the memory hold: the other half
-    /// is for keys, plaintexts and roots.
+    /// Bytes that slots may take of a device: one buffer, and at most half of the memory. The rest is for
+    /// keys, plaintexts and roots.
+    pub fn for_slots(device: &Device) -> u64 {
+        device.buffer.min(device.memory / 2)
+    }
+
+    /// Slots for as many limbs of degree 2^`log_n` as these bytes hold.
     pub fn slots(device: &Device, log_n: u32) -> u32 {
-        let bytes = device.buffer.min(device.memory / 2);
-        u32::try_from(bytes >> (log_n + 3)).unwrap_or(u32::MAX)
+        u32::try_from(Self::for_slots(device) >> (log_n + 3)).unwrap_or(u32::MAX)
     }
 
     /// # Errors

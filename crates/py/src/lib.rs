@@ -90,6 +90,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(bench::commit, m)?)?;
     m.add_class::<opencl::OpenclBootstrap>()?;
     m.add_function(wrap_pyfunction!(opencl::opencl_devices, m)?)?;
+    m.add_function(wrap_pyfunction!(opencl::opencl_room, m)?)?;
     m.add_function(wrap_pyfunction!(opencl::opencl_verify, m)?)?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 use crate::error;
 use crate::parameters::Parameters;
 use pyo3::prelude::*;
-use tacita_opencl::{devices, verify, Build, Check, Device, OpenClError, ReferenceBootstrap};
+use tacita_opencl::{devices, verify, Build, Check, Device, OpenClError, ReferenceBootstrap, Room};
 
 /// Name, maker, driver with its version, bytes of memory and of the largest buffer, whether it computes with
 /// doubles, and whether it is a GPU.
@@ -33,6 +33,14 @@ fn describe(device: Device) -> Description {
         device.fp64,
         device.gpu,
     )
+}
+
+/// Bytes of a device's slots for ciphertexts, and those that are left for keys, matrices and plaintexts.
+#[pyfunction]
+pub fn opencl_room(py: Python<'_>, device: usize) -> PyResult<(u64, u64)> {
+    let device = py.detach(|| numbered(device)).map_err(error::opencl)?;
+    let slots = Room::for_slots(&device);
+    Ok((slots, device.memory - slots))
 }
 
 /// Runs every kernel on the device of this number and on the processor.

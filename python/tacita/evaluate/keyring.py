@@ -20,7 +20,6 @@ from tacita.resources import (
     GB,
     available_memory,
     device_number,
-    device_room,
     require_memory,
     resident_bytes,
 )
@@ -160,7 +159,7 @@ class KeyRing:
         self._room: int | None = None  # bytes for all keys together there
         if self._device is not None:
             matrices = prices_of(plan.parameters).sizes.bootstrap_matrices if plan.bootstraps else 0
-            self._slots, rest = device_room(self._device)
+            self._slots, rest = compiled.native.opencl_room(self._device)
             self._room = max(0, rest - matrices)
 
     def __len__(self) -> int:

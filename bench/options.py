@@ -13,7 +13,7 @@ from tacita.cli.console import reporting
 from tacita.cli.options import option, spelled
 from tacita.errors import InputError
 from tacita.plans.prices.cost import Prices
-from tacita.settings import BackendName, PlanOptions, PoolingName
+from tacita.settings import BackendName, PackingName, PlanOptions, PoolingName
 from tacita.texts.embed import Text
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +32,7 @@ PeerPython = Annotated[Path, option("--python", help="Python of an environment o
 # Settings that benches take from the line alone.
 Model = Annotated[Path, spelled("plan", "model")]
 Pooling = Annotated[PoolingName | None, spelled("plan", "pooling")]
+Packing = Annotated[PackingName | None, spelled("plan", "packing")]
 Inputs = Annotated[int | None, spelled("plan", "inputs")]
 Tokens = Annotated[int, spelled("plan", "tokens")]
 Preset = Annotated[str, spelled("plan", "preset")]

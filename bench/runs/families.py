@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacita
-from bench.options import Lines, lines_of, markdown
+from bench.options import Lines, Packing, lines_of, markdown
 from bench.runs.harness import Group, Machine, Ran, alike, ask, cosine, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
@@ -91,7 +91,7 @@ def families(
     tokens: Annotated[int, option("--tokens", help="At most.")] = 512,
     texts: Lines = None,
     documents: Annotated[Path | None, option("--documents", help="Lines, of embeddings.")] = None,
-    packing: Annotated[str | None, option("--packing", help="By default the scheme's own.")] = None,
+    packing: Packing = None,
     functions: Annotated[str, option("--functions", help="tacita or thor.")] = "tacita",
     json: Json = None,
 ) -> None:

@@ -343,6 +343,7 @@ def figures(
     """The fields that the report of every run has. rows: its stages (`stages.stage_rows`)."""
     return {
         "scheme": plan.scheme,
+        "packing": plan.packing,
         "backend": machine.backend,
         "encrypted": machine.encrypts,
         "model": plan.model.name,

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacita
-from bench.options import AnyModel, Lines, emit_rows, lines_of
+from bench.options import AnyModel, Lines, Packing, emit_rows, lines_of
 from bench.runs import arion
 from bench.runs.dashformer import PUBLISHED, dashformer_folder
 from bench.runs.dashformer import TOKENS as AMINO_ACIDS
@@ -81,7 +81,7 @@ def noise_margins(
     calibration: Annotated[int, option("--calibration", help="Texts that calibrate.")] = 300,
     texts: Lines = None,
     unseen: Annotated[int, option("--unseen", help="Ask so many of --texts, each once.")] = 0,
-    packing: Annotated[str | None, option("--packing", help="By default the scheme's own.")] = None,
+    packing: Packing = None,
     functions: Functions = "tacita",
 ) -> None:
     """Count answers that noise takes out of calibrated intervals, or errors above the stated bound."""

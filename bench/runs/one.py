@@ -20,6 +20,7 @@ from bench.options import (
     Keep,
     Layers,
     Memory,
+    Packing,
     Pooling,
     Preset,
     PriceFile,
@@ -55,11 +56,13 @@ from tacita.resources import CPU, require_device
 from tacita.resources import threads as processors
 from tacita.schemes.base import REAL
 from tacita.schemes.prices import prices_here
+from tacita.schemes.registry import scheme_of
 from tacita.settings import PlanOptions
 from tacita.texts.embed import Text, length_of
 
 CALIBRATING, MEASURED = 48, 2  # inputs: random ones of a shape, and how many are timed
 SEEDS = 2, 3  # of these
+PLANNED = "bootstraps", "bytes", "memory_limit_gb", "spill_gb", "too_large"  # of an estimate
 
 OneModel = Annotated[Path | None, option("--model", help="Hugging Face folder with a tokenizer.")]
 ShapeName = Annotated[
@@ -97,6 +100,7 @@ def one(
     layers: Layers = None,
     tokens: Tokens = TOKENS_DEFAULT,
     pooling: Pooling = None,
+    packing: Packing = None,
     backend: Backend = "ckks",
     preset: Preset = PRESET_DEFAULT,
     threads: Threads = 0,
@@ -127,11 +131,12 @@ def one(
     with progress("plan") as report, ran.timing("plan"):
         options: dict[str, Any] = {"prices": read_prices(prices) or prices_here(preset), "progress": report}
         options |= {"tokens": tokens, "preset": preset, "processes": processors(), **chosen.calibration}
-        plan = api.plan(chosen.model, scheme="thor", **options)
+        plan = api.plan(chosen.model, scheme="thor", packing=packing, **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
     if plan_only:
+        costs = scheme_of(plan.scheme).estimate(plan, memory=memory)
         seconds = sum(plan.prediction.stage_seconds)
-        return emit({"bootstraps": plan.bootstraps, "predicted_seconds": seconds}, json)
+        return emit({**{name: costs[name] for name in PLANNED}, "predicted_seconds": seconds}, json)
     machine = Machine(backend, threads, memory, allow_insecure, work, device=device)
     found = _measured(unrounded(plan), chosen, machine, ran)
     with reporting(json, found):

@@ -113,13 +113,15 @@ def test_on_sim_nothing_is_encrypted(tmp_path: Path) -> None:
     assert layer["name"] == "layer0" and 0.0 < layer["error"] < 0.01 and found["layer_errors_from"] == "sim"
 
 
-def test_a_plan_says_its_bootstraps_and_runs_nothing(tmp_path: Path) -> None:
-    found = report(tmp_path, "--plan-only", "--layers", "1")
-    assert set(found) == {"bootstraps", "predicted_seconds"}
-    assert found["bootstraps"] > 0 < found["predicted_seconds"]
+def test_a_plan_says_what_it_takes_and_runs_nothing(tmp_path: Path) -> None:
+    found = report(tmp_path, "--plan-only", "--layers", "1", "--memory", "0.125")
+    assert found["bootstraps"] > 0 < found["predicted_seconds"] and not found.get("seconds")
+    assert found["memory_limit_gb"] == 0.125 < found["bytes"]["server_memory"] / 1e9
+    assert "0.12 GB may be taken" in " ".join(found["too_large"])
 
 
-def test_a_model_is_timed_on_texts_that_calibrate_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
+def test_a_model_is_timed_on_texts_that_calibrate_nothing(tmp_path: Path, packing: str) -> None:
     folder = write_folder(make_random_checkpoint(layers=1), tmp_path / "model")
     lines = [
         f"{first} {second} film ." for first in ("a", "the", "never") for second in ("fine", "dull", "bad")
@@ -127,10 +129,10 @@ def test_a_model_is_timed_on_texts_that_calibrate_nothing(tmp_path: Path) -> Non
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(lines))
     how = ["--model", str(folder), "--tokens", "16", "--preset", "insecure_toy_n10", "--backend", "sim"]
-    options = [*how, "--texts", str(texts), "--json", str(tmp_path / "one.json")]
+    options = [*how, "--texts", str(texts), "--json", str(tmp_path / "one.json"), "--packing", packing]
     assert main(["one", *options, "--inputs", "3"]) == 0
     found = json.loads((tmp_path / "one.json").read_text())
-    assert found["inputs"] == 3 and 0.9 < found["cosine"] <= 1.0 + 1e-12
+    assert found["inputs"] == 3 and found["packing"] == packing and 0.9 < found["cosine"] <= 1.0 + 1e-12
     assert {"worst", "ratio", "prices"} <= set(found)
     assert main(["one", *options, "--inputs", "5"]) == 2  # four of nine are not for calibration
 
@@ -153,6 +155,8 @@ def test_what_is_measured_must_be_said(tmp_path: Path, capsys: pytest.CaptureFix
     for wrong in ([], ["--model", str(tmp_path), "--shape", "minilm"], ["--layers", "2"], ["--shape", "gpt"]):
         assert main(["one", *wrong]) == 2
     assert "bench one" in capsys.readouterr().err
+    assert main(["one", "--shape", "minilm", "--packing", "columns"]) == 2
+    assert "--packing" in capsys.readouterr().err
     for backend, device in (("ckks", "cuda"), ("sim", "opencl:0")):
         assert main(["one", "--shape", "minilm", "--backend", backend, "--device", device]) == 2
         assert "--device" in (err := capsys.readouterr().err) or f"device {device}" in err

@@ -81,7 +81,7 @@ def _read_gpt2(f: Fields, **answer: Any) -> Gpt2Config:
         **f.sizes(
             layers="n_layer", hidden="n_embd", heads="n_head", intermediate=inner, positions="n_positions"
         ),
-        activation=f.activation("activation_function", "gelu_tanh"),
+        activation=f.activation("activation_function", "gelu_new"),
         norm_eps=f.epsilon("layer_norm_epsilon", 1e-5),
         embedding_norm=False,
         tied=f.flag("tie_word_embeddings", True),

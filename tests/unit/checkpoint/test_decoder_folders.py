@@ -117,6 +117,11 @@ def test_a_folder_of_gpt2(tmp_path: Path, prefix: str) -> None:
     )
 
 
+def test_a_gpt2_whose_file_names_no_activation_has_its_own(tmp_path: Path) -> None:
+    fields = {name: value for name, value in GPT2.items() if name != "activation_function"}
+    assert config_of(tmp_path, fields) == config_of(tmp_path, GPT2)
+
+
 def test_a_head_that_is_not_tied_must_be_there(tmp_path: Path) -> None:
     fields = LLAMA | {"tie_word_embeddings": True}
     written(llama(), tmp_path, fields, {WORDS: "embed_tokens.weight"}, "model.")

@@ -27,6 +27,9 @@ Output = Annotated[Path, option("--output", help="Folder to write.")]
 Layers = Annotated[int | None, option("--layers", help="The first so many.", min=1)]
 Backend = Annotated[BackendName, option("--backend", help="plain and sim encrypt nothing.")]
 Keep = Annotated[Path | None, option("--work", help="Keep plan, keys and ciphertexts here.")]
+WeightFolder = Annotated[
+    Path | None, option("--folder", help="Of a shape: its weights in half precision, made if not there.")
+]
 PeerPython = Annotated[Path, option("--python", help="Python of an environment of its own.")]
 
 # Settings that benches take from the line alone.

@@ -23,20 +23,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from bench.models.folder import write_config, write_json
-from bench.models.smollm2 import described, spelled
+from bench.models.smollm2 import described
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.checkpoint.reference import reference
+from tacita.checkpoint.texts import FILE as TEXTS
 from tacita.errors import InputError
 from tacita.models.bert import BertConfig
-from tacita.models.registry import Config, tensor_shapes
+from tacita.models.decoders import Gpt2Config
+from tacita.models.registry import FAMILIES, Config, family_of, tensor_shapes
 from tacita.resources import in_threads, threads
 
 Array = NDArray[np.float64]
@@ -52,6 +56,7 @@ SPREAD = 0.6  # standard deviation of a layer's input, as BERT-base's
 MARKED, MARK = 0, 10.0  # the feature that marks a separator, and its value there: BERT-base's is -9.6
 WORDS, WORDS_SHARE = -12.0, 0.6  # what the neuron of separators reaches on words, at most a share of low
 IDLE = -3.0  # what is reached on words by the neuron that separators switch off
+CALIBRATING, LONGEST = 64, 24  # texts of random words in a folder, and the most words of one
 FITTED, TOKENS, FIT_SEED = 4, 128, 100  # random inputs that layers are stretched on, their tokens, their seed
 
 
@@ -133,23 +138,42 @@ def random_tensors(config: Config, rng: np.random.Generator) -> dict[str, Array]
 
 
 def write_random(config: Config, folder: Path, rng_of: Callable[[str], np.random.Generator]) -> None:
-    """Writes such a LLaMA's folder in half precision, a file a layer: more than one is never in memory.
-    rng_of: a source for the tensors of a file. The configuration comes last, so that a folder which has it
-    is whole."""
-    names, files = tensor_shapes(config), dict[str, dict[str, tuple[int, ...]]]()
-    for name, shape in names.items():
-        layer = name.split(".")[1] if name.startswith("layers.") else "others"
+    """Writes such a decoder's folder in half precision, a file a layer: more than one is never in memory.
+    Words are numbers, and random ones calibrate. rng_of: a source for the tensors of a file. The
+    configuration comes last, so that a folder which has it is whole."""
+    names, files = FAMILIES[family_of(config)].names(config), dict[str, dict[str, tuple[int, ...]]]()
+    spelled = {name: next(names.spellings(name)) for name in tensor_shapes(config)}
+    for name, shape in tensor_shapes(config).items():
+        layer = name.split(".")[1] if name.startswith(("layers.", "h.")) else "others"
         files.setdefault(f"{layer}.safetensors", {})[name] = shape
     folder.mkdir(parents=True, exist_ok=True)
     for file, shapes in files.items():
         rng = rng_of(file)
-        tensors = {spelled(key): _calibrated(key, shape, rng).astype("<f2") for key, shape in shapes.items()}
-        save_file(tensors, folder / file)
-    where = {spelled(name): file for file, shapes in files.items() for name in shapes}
+        made = {key: _calibrated(key, shape, rng).astype("<f2") for key, shape in shapes.items()}
+        turned = {key: tensor.T if key in names.transposed else tensor for key, tensor in made.items()}
+        save_file(
+            {spelled[key]: np.ascontiguousarray(tensor) for key, tensor in turned.items()}, folder / file
+        )
+    where = {spelled[name]: file for file, shapes in files.items() for name in shapes}
     write_json(folder / "model.safetensors.index.json", {"weight_map": where})
     words = Tokenizer(WordLevel({str(word): word for word in range(config.vocab)}, unk_token="0"))
+    words.pre_tokenizer = WhitespaceSplit()
     (folder / "tokenizer.json").write_text(words.to_str(), encoding="utf-8")
-    write_config(folder, described(config))
+    rng = rng_of(TEXTS)
+    texts = (rng.integers(0, config.vocab, size) for size in rng.integers(2, LONGEST, CALIBRATING))
+    lines = "".join(" ".join(map(str, text)) + "\n" for text in texts)
+    (folder / TEXTS).write_text(lines, encoding="utf-8")
+    write_config(folder, _described(config))
+
+
+def _described(m: Config) -> dict[str, Any]:
+    """The fields of config.json of a GPT-2 or a LLaMA."""
+    if not isinstance(m, Gpt2Config):
+        return described(m)
+    sizes = {"n_layer": m.layers, "n_embd": m.hidden, "n_head": m.heads, "n_inner": m.intermediate}
+    sizes |= {"n_positions": m.positions, "vocab_size": m.vocab}
+    known = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "tie_word_embeddings": m.tied}
+    return {**sizes, **known, "layer_norm_epsilon": m.norm_eps}
 
 
 def _calibrated(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

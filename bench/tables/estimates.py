@@ -14,11 +14,12 @@ from typing import Annotated
 import numpy as np
 
 from bench.models.shapes import SHAPES, normal_inputs, random_model
-from bench.options import Layers, emit, shipped_prices
+from bench.options import Layers, WeightFolder, emit, shipped_prices
 from bench.runs.two_party.cases.generate import DECODERS, Shape
 from bench.runs.two_party.session import Options
 from bench.tables import papers
 from tacita.cli.options import Json, option
+from tacita.errors import InputError
 from tacita.packings.lowering import in_slots
 from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
@@ -60,11 +61,16 @@ def decoder_estimates(
     layers: Annotated[int, option("--layers", help="That are planned.", min=3)] = 3,
     tokens: Annotated[int, option("--tokens", help="Of the whole text.")] = 32,
     whole: Annotated[bool, option("--whole", help="The whole text anew, no rows kept.")] = False,
+    folder: WeightFolder = None,
     json: Json = None,
 ) -> None:
     """Predict the seconds of a token of a decoder on ciphertexts by its first layers: those of the one before
     the last stand for all that are not planned."""
-    model, prices = in_slots(SIZED[shape].checkpoint(Options(layers=layers))), shipped_prices()
+    if layers > (SIZED[shape].layers if shape in SIZED else 0):
+        known = ", ".join(f"{name} ({case.layers} layers)" for name, case in SIZED.items())
+        raise InputError(f"bench decoder-estimates: {layers} layers of {shape!r:.40}", hint=known)
+    model = in_slots(SIZED[shape].checkpoint(Options(layers=layers, weights=folder)))
+    prices = shipped_prices()
     rng = np.random.default_rng(8)
     texts = [rng.integers(0, model.config.vocab, int(n)).tolist() for n in np.linspace(2, tokens, SEQUENCES)]
     states = [arranged(embedded(model, ids, [0] * len(ids)), tokens, backwards=True) for ids in texts]

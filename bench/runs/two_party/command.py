@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.options import Begin
+from bench.options import Begin, WeightFolder
 from bench.runs.two_party.cases import models, pieces
 from bench.runs.two_party.cases.accuracy import Accuracy
 from bench.runs.two_party.cases.case import Case
@@ -140,10 +140,7 @@ def generate(
             help="In its place: these sizes with random weights.",
         ),
     ] = None,
-    folder: Annotated[
-        Path | None,
-        option("--folder", help="Where these lie in half precision; made, if it is not there."),
-    ] = None,
+    folder: WeightFolder = None,
     layers: Annotated[int, option("--layers", help="Of a shape; 0: as many as it has.", min=0)] = 0,
     prompt_tokens: Annotated[
         int, option("--prompt-tokens", help="Of the prompt.", min=1, show_default=True)

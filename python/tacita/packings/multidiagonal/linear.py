@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
 
 Term = tuple[int, int, int, int]  # output, operand, diagonals turned, heads moved
 KEPT = 16  # plans: a stage is simulated several times in a row, and runs once
+LARGE = 1 << 25  # bytes of a plan that is not kept: a map of BERT-base has 64 to 128 of 48 to 85 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +31,8 @@ class Affine:
     """A dense map between layouts on diagonals: y = x @ weight.T + bias. weight (dst.size, src.size), bias
     (dst.size,). One level.
 
-    Plans are made when they are needed, one for each group of outputs and each giant step, because vectors
-    are dense and the engine encodes those of a plan together (BERT-base: 1.5 GB a map, encoded 13 GB).
+    Plans are made when they are needed, one for each output and each giant step, because vectors are dense
+    and the engine encodes those of a plan together (BERT-base: 1.5 GB a map, encoded 13 GB).
     """
 
     weight: Array
@@ -78,16 +79,16 @@ class Affine:
         step = self.src.shape.diagonal
         steps = [turn * step + head for turn in range(self.babies) for head in self.moves]
         turned = [ct for operand in self._complexified(be, x) for ct in be.rotate_many(operand, steps)]
-        out = [ct for group in range(self.dst.groups) for ct in self._group(be, turned, group)]
+        out = [self._output(be, turned, number) for number in range(self.dst.count)]
         out = out if self.src.count == 1 and not self.halved else [doubled_real(be, y) for y in out]
         return tuple(be.add_vector(ct, b) for ct, b in zip(out, self.dst.vectors(self.bias), strict=True))
 
-    def _group(self, be: Backend, turned: Sequence[Ct], group: int) -> list[Ct]:
-        """The outputs of a group by Horner's rule: few plaintexts at once, and one key turns all."""
-        step, total = self.babies * self.src.shape.diagonal, list[Ct]()
+    def _output(self, be: Backend, turned: Sequence[Ct], number: int) -> Ct:
+        """An output by Horner's rule: few plaintexts at once, and one key turns all."""
+        step, total = self.babies * self.src.shape.diagonal, None
         for giant in reversed(range(0, self.turns, self.babies)):
-            inner = be.linear(turned, plan_of(self, group, giant))
-            total = [be.add(be.rotate(a, step), b) for a, b in zip(total, inner, strict=False)] or inner
+            (inner,) = be.linear(turned, plan_of(self, number, giant))
+            total = inner if total is None else be.add(be.rotate(total, step), inner)
         return total
 
     def _complexified(self, be: Backend, x: Sequence[Ct]) -> list[Ct]:
@@ -109,41 +110,42 @@ def stacked(parts: Sequence[tuple[Array, Array]], src: Features, dst: Features) 
     return Affine(np.concatenate(padded), np.concatenate(bias), src, all_groups)
 
 
-@lru_cache(maxsize=KEPT)
-def plan_of(affine: Affine, group: int, giant: int) -> LinearPlan:
-    """Plans the products of one baby-step/giant-step group, without a rotation: the operands come rotated by
-    the baby steps, and the caller rotates the outputs by `giant` diagonals.
+def plan_of(affine: Affine, output: int, giant: int) -> LinearPlan:
+    """Plans the products of one baby-step/giant-step group of an output, without a rotation: the operands
+    come rotated by the baby steps, and the caller rotates the output by `giant` diagonals.
 
     An example, a 2 x 2 matrix W on one head, at the first token: y = (w00, w11) x + (w01, w10) (x rotated by
     one diagonal). With two babies one group has both terms, and reads x as it is and rotated. With one baby
     the second term is the group of giant 1: it reads x as it is, its vector is rotated back, (w10, w01), and
     what it leaves is rotated by one diagonal."""
-    count, terms = affine.dst.shape.count, list(_terms(affine, group * affine.dst.shape.count, giant))
-    rows = [
-        (output % count, 0, _rotated(affine, operand, turn - giant, head), 0, number)
-        for number, (output, operand, turn, head) in enumerate(terms)
-    ]
+    nbytes = 16 * affine.operands * affine.babies * len(affine.moves) * affine.src.shape.period
+    return (_planned if nbytes <= LARGE else _planned.__wrapped__)(affine, output, giant)
+
+
+@lru_cache(maxsize=KEPT)
+def _planned(affine: Affine, output: int, giant: int) -> LinearPlan:
+    terms = list(_terms(affine, output, giant))
+    rows = [(0, 0, _rotated(affine, term, giant), 0, number) for number, term in enumerate(terms)]
     table = np.array(sorted(rows), dtype=np.int32)
     inputs = affine.operands * affine.babies * len(affine.moves)
-    return LinearPlan(inputs, count, vectors_of(affine, terms, giant), table)
+    return LinearPlan(inputs, 1, vectors_of(affine, terms, giant), table)
 
 
-def _rotated(affine: Affine, operand: int, baby: int, head: int) -> int:
-    """The number of an operand, rotated by so many diagonals and heads, in the order of `Affine.apply`: the
-    operands, of each the baby steps, of each the moves of heads."""
-    return (operand * affine.babies + baby) * len(affine.moves) + affine.moves.index(head)
+def _rotated(affine: Affine, term: Term, giant: int) -> int:
+    """The number of a term's operand, rotated by so many diagonals and heads, in the order of `Affine.apply`:
+    the operands, of each the baby steps, of each the moves of heads."""
+    _, operand, turn, head = term
+    return (operand * affine.babies + turn - giant) * len(affine.moves) + affine.moves.index(head)
 
 
-def _terms(affine: Affine, first: int, giant: int) -> Iterator[Term]:
-    """Yields the terms of a group and a giant step in which a head of the output meets one of the input."""
-    outputs, inputs = affine.dst.matrices, affine.src.matrices
+def _terms(affine: Affine, output: int, giant: int) -> Iterator[Term]:
+    """Yields the terms of an output and a giant step in which a head of it meets one of the input."""
+    wanted, inputs = affine.dst.matrices[output], affine.src.matrices
     for head in affine.moves:
         for operand in range(affine.operands):
             for turn in range(giant, giant + affine.babies):
-                cts = {ct for ct, _, _ in _halves(affine, operand, turn)}
-                targets = {z - head for ct in cts for z in inputs[ct]}
-                last = first + affine.dst.shape.count
-                yield from ((j, operand, turn, head) for j in range(first, last) if outputs[j] & targets)
+                if wanted & {z - head for ct, _, _ in _halves(affine, operand, turn) for z in inputs[ct]}:
+                    yield output, operand, turn, head
 
 
 def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
@@ -186,10 +188,7 @@ def _halves(affine: Affine, operand: int, turn: int) -> list[tuple[int, int, com
 
 def totals(be: Backend, x: Sequence[Ct], layout: Features) -> Ct:
     """The sum over the features of each head, at all its places. log2(places) rotations, no level."""
-    total = x[0]
-    for ct in x[1:]:
-        total = be.add(total, ct)
-    return rotate_sum(be, total, layout.shape.places, layout.shape.diagonal)
+    return rotate_sum(be, reduce(be.add, x), layout.shape.places, layout.shape.diagonal)
 
 
 def over_heads(layout: Features, factor: float, *, everywhere: bool) -> LinearPlan:

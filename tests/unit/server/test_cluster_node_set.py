@@ -141,6 +141,12 @@ def test_what_does_not_go_together_is_refused_before_plans_are_made(
     assert status == 2 and said in " ".join(complaint.split()), complaint
 
 
+def test_rows_that_a_service_keeps_are_not_for_nodes() -> None:
+    line = ("serve", *SERVED, "--model", "austen-tiny", "--schemes", "thor", "--tokens", "16")
+    status, _, complaint = run(*line, ray__address="local", plan__cache=True)
+    assert status == 2 and "cache with --ray (rows are kept on this machine" in " ".join(complaint.split())
+
+
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
     status, _, complaint = run("serve", *SERVED, ray__address="local")

@@ -1,30 +1,51 @@
-"""ARION's shipped BERT-Tiny (hidden states of one sentence, all weights, all intermediates) as a Checkpoint,
-and `python -m bench arion`: that sentence encrypted by us, logits beside ARION's float reference.
+"""`python -m bench arion`: a published sentence through a trained model's plan, encrypted by us or on `sim`:
+logits beside ARION's float reference or, of its BERT-base and of MOAI's head, each layer by itself, a row a
+layer (`bench.models.published`).
 
-Reads `../shared/data/hangenba-Arion` beside the repository; `available()` says whether it is there. There is
-one sentence for these weights. Intervals come from perturbed and re-ordered copies of its token vectors,
-never from itself; the report says how far it lies in them (`largest_excess`, below 1 is inside).
+    python -m bench arion                                             # BERT-Tiny on SST-2, encrypted
+    python -m bench arion --weights base --plan-only --tokens 8       # BERT-base's twelve layers, on sim
+    python -m bench arion --weights head --plan-only --tokens 16 --scheme arion
+
+There is one sentence for each of these weights. Intervals come from perturbed and re-ordered copies of its
+token vectors, never from itself; the report says how far it lies in them (`largest_excess`, below 1 is
+inside).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import options
-from bench.options import PRESET_DEFAULT, Preset, Tokens, emit
-from bench.runs.harness import Group, LayerErrors, Machine, Ran, ask, figures, quality, unrounded
+from bench.models.published import LAYERS, MISSING, WEIGHTS, Example, available, load_example
+from bench.options import PRESET_DEFAULT, Preset, Tokens, emit, emit_rows
+from bench.runs.harness import (
+    Group,
+    LayerErrors,
+    Machine,
+    Ran,
+    Read,
+    Sample,
+    ask,
+    figures,
+    quality,
+    unrounded,
+)
 from bench.runs.stages import stage_rows
-from tacita.checkpoint import Checkpoint, from_tensors, pad_hidden
+from tacita.blocks.base import Norm
+from tacita.blocks.shapes import function_of
+from tacita.blocks.weights import Weights
+from tacita.checkpoint import Checkpoint, pad_hidden
 from tacita.checkpoint.reference import reference
+from tacita.cli.console import write_report
 from tacita.cli.options import TOKENS_DEFAULT, Json, option
 from tacita.errors import InputError
-from tacita.models.bert import BertConfig
+from tacita.models.registry import nodes
+from tacita.packings.approximated import ApproximateTensors
+from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Calibration
 from tacita.planning.calibrate.excesses import excesses, largest
 from tacita.planning.calibrate.temper import tempered
@@ -35,70 +56,10 @@ from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import formula_prices
 from tacita.schemes.choose import choose_plan
+from tacita.texts.answer import softmax
 
 Array = NDArray[np.float64]
-DATA = options.DATA / "hangenba-Arion"
-MISSING = "needs ../shared/data/hangenba-Arion beside the repository"
-
-LAYER_FILES = {
-    "attention.self.query": "Attention/BertSelfAttention/parms/query_{}",
-    "attention.self.key": "Attention/BertSelfAttention/parms/key_{}",
-    "attention.self.value": "Attention/BertSelfAttention/parms/value_{}",
-    "attention.output.dense": "Attention/SelfOutput/parms/self_output_dense_{}",
-    "attention.output.LayerNorm": "Attention/SelfOutput/parms/self_output_LayerNorm_{}",
-    "intermediate.dense": "Intermediate/parms/intermediate_dense_{}",
-    "output.dense": "Output/parms/final_output_dense_{}",
-    "output.LayerNorm": "Output/parms/final_output_LayerNorm_{}",
-}
-TRACE_FILES = {
-    "attention.scores": "Attention/BertSelfAttention/allresults/QKT",
-    "attention.context": "Attention/BertSelfAttention/allresults/real_attention",
-    "norm1.sum": "Attention/SelfOutput/allresults/self_output_residual_connection_before_layernorm",
-    "norm1.result": "Attention/SelfOutput/allresults/real_self_output",
-    "feed_forward.argument": "Intermediate/allresults/intermediate_output_after_linear",
-    "feed_forward.result": "Intermediate/allresults/real_intermediate_output",
-    "norm2.sum": "Output/allresults/final_output_residual_connection_before_layernorm",
-    "norm2.result": "Output/allresults/real_final_output",
-}
-
-
-@dataclass(frozen=True)
-class Example:
-    """hidden: (tokens, 128) layer input; trace: their float32 intermediates under our names; logits: (2,)."""
-
-    checkpoint: Checkpoint
-    hidden: Array
-    trace: dict[str, Array]
-    logits: Array
-
-
-def available() -> bool:
-    """Whether the data are there."""
-    return DATA.is_dir()
-
-
-def load_example(task: str = "sst2") -> Example:
-    """task: "sst2" (fine-tuned, with classifier) or "pretrained" (its `logits` are the pooled vector)."""
-    tuned = task == "sst2"
-    folder = DATA / ("bert_tiny_data_sst2" if tuned else "bert_tiny_data")
-    labels = ("LABEL_0", "LABEL_1") if tuned else ()
-    config = BertConfig(2, 128, 2, 512, 1, 512, 2, "gelu", "pooler", 1e-12, labels, embeddings=False)
-    tensors = _dense("pooler.dense", folder / "pooler/parms", "pooler_dense_{}")
-    if tuned:
-        tensors |= _dense("classifier", folder / "classifier/parms", "classifier_{}")
-    trace = {"pooler.tanh.argument": _csv(folder / "pooler/allresults/pooler_linear.csv").reshape(1, -1)}
-    for layer in range(config.layers):
-        root = folder / f"layer_{layer}"
-        for name, file in LAYER_FILES.items():
-            tensors |= _dense(f"encoder.layer.{layer}.{name}", root, file)
-        trace |= {f"layer{layer}.{name}": _csv(root / f"{file}.csv") for name, file in TRACE_FILES.items()}
-        scores = f"layer{layer}.attention.scores"  # stored (query, key * heads + head)
-        stored: NDArray[Any] = trace[scores].reshape(len(trace[scores]), -1, config.heads)
-        trace[scores] = np.moveaxis(stored, -1, 0)
-    hidden = _csv(folder / "layer_0/Attention/BertSelfAttention/allresults/embedded_inputs.csv")
-    answer = "classifier/allresults/classifier_logits" if tuned else "pooler/allresults/pooler_tanh_output"
-    logits = _csv(folder / f"{answer}.csv").ravel()
-    return Example(from_tensors(config, tensors, name=f"arion-{task}"), hidden, trace, logits)
+CONTEXT = "layer0.attention.context"
 
 
 def perturbed(hidden: Array, count: int, noise: float, seed: int = 0) -> list[Array]:
@@ -112,47 +73,136 @@ def perturbed(hidden: Array, count: int, noise: float, seed: int = 0) -> list[Ar
     return [rng.permutation(hidden) + rng.normal(size=hidden.shape) * spread for _ in range(count)]
 
 
-def _dense(name: str, folder: Path, file: str) -> dict[str, Array]:
-    weight, bias = (_csv(folder / f"{file.format(part)}.csv") for part in ("weight", "bias"))
-    return {f"{name}.weight": weight.ravel() if "LayerNorm" in name else weight, f"{name}.bias": bias.ravel()}
-
-
-def _csv(path: Path) -> Array:
-    return np.loadtxt(path, delimiter=",", ndmin=2)
-
-
 def arion(
     preset: Preset = PRESET_DEFAULT,
     tokens: Tokens = TOKENS_DEFAULT,
     copies: Annotated[int, option("--copies", help="Perturbed inputs to calibrate on.")] = 64,
     noise: Annotated[float, option("--noise", help="Of each feature's standard deviation.")] = 0.25,
     plan_only: Annotated[bool, option("--plan-only", help="On sim, without keys and encryption.")] = False,
+    weights: Annotated[
+        str, option("--weights", metavar=f"[{'|'.join(WEIGHTS)}]", help="Those of the published ones.")
+    ] = "sst2",
+    scheme: Annotated[str, option("--scheme", help="thor, or arion or moai in columns.")] = "thor",
+    layer: Annotated[list[int] | None, option("--layer", help="Of base: this one alone.")] = None,
     json: Json = None,
 ) -> None:
-    """Encrypt ARION's own sentence with its BERT-Tiny: logits beside its reference."""
+    """Send a published sentence through a trained model's plan: ARION's logits beside ours, or BERT-base's
+    layers one by one, or MOAI's head."""
     if not available():
         raise InputError("bench arion: no data", hint=MISSING)
-    example = load_example("sst2")
-    model, (hidden, mask) = example.checkpoint, pad_hidden(example.hidden, tokens)
-    states = [pad_hidden(h, tokens) for h in perturbed(example.hidden, copies, noise)]
     log_n = describe(preset).log_n
-    paid = Prices.shipped(log_n) or formula_prices(log_n)
-    request = PlanRequest(preset=preset, prices=paid, tokens=tokens, hidden_states=states)
-    plan = choose_plan(model, request).plan
-    assert isinstance(plan, Plan)  # by its scheme
+    how: dict[str, Any] = {"prices": Prices.shipped(log_n) or formula_prices(log_n), "quick": plan_only}
+    request = PlanRequest(preset=preset, tokens=tokens, scheme=scheme, **how)
     machine = Machine("sim" if plan_only else "ckks", allow_insecure=preset != PRESET_DEFAULT)
+    if weights not in ("base", "head"):
+        example = load_example(weights, max(layer or [0]))
+        return emit(_whole(example, planned(example, request, copies, noise), machine), json)
+    rows: Any = []
+    for number in layer or range(LAYERS if weights == "base" else 1):
+        example = load_example(weights, number)
+        plan = planned(example, request, copies, noise)
+        rows.append({"layer": number, **of_layer(example, plan, machine)})
+        emit_rows(rows[-1:])
+    return write_report(json, rows)
+
+
+def planned(example: Example, request: PlanRequest, copies: int, noise: float) -> Plan:
+    states = [pad_hidden(h, request.tokens) for h in perturbed(example.hidden, copies, noise)]
+    plan = choose_plan(example.checkpoint, replace(request, hidden_states=states)).plan
+    assert isinstance(plan, Plan)  # by its scheme
+    return plan
+
+
+def _whole(example: Example, plan: Plan, machine: Machine) -> dict[str, Any]:
+    model, (hidden, mask) = example.checkpoint, pad_hidden(example.hidden, plan.tokens)
     ran, group, layers = Ran(), Group(samples=[(hidden, mask)]), LayerErrors(plan, model)
     ask(unrounded(plan), model, [group], machine, ran, layers=layers)
-    report = {
+    return {
         **figures(plan, machine, ran, stage_rows(plan, ran.stages[-1], 1, machine.memory), len(group)),
         **quality(ran.logits, reference(model, hidden, mask).logits[None]),
         "layer_errors": layers.worst,
         "degrees": dict(degrees(plan.circuit["specs"]["nodes"])),
         "logits": ran.logits[0].tolist(),
-        "largest_excess": _excess(plan, model, hidden, mask),
+        "largest_excess": _excess(plan, model, (hidden, mask)),
         "error_to_arions_reference": float(np.max(np.abs(ran.logits - example.logits))),
     }
-    emit(report, json)
+
+
+def of_layer(example: Example, plan: Plan, machine: Machine) -> dict[str, Any]:
+    """What a layer's plan makes of its published input: errors as [mean, largest] magnitude, in the units of
+    the values.
+
+    functions: of each function by itself, on the values that floats come to. norms: on `sim`, of what follows
+    a block and its norm. answer: of the mean of the layer's rows, or of the pooled vector. arions: of what
+    its own ciphertexts decrypted to behind this layer, having passed those before it. attended: a head's
+    result beside the published one.
+    """
+    model, sample = example.checkpoint, pad_hidden(example.hidden, plan.tokens)
+    ran, errors = Ran(), NormErrors(plan, model)
+    ask(unrounded(plan), model, [Group(samples=[sample])], machine, ran, layers=errors)
+    exact = reference(model, *sample)
+    row: dict[str, Any] = {
+        "scheme": plan.scheme,
+        "backend": machine.backend,
+        "bootstraps": plan.bootstraps,
+        "functions": dict(function_errors(plan, model, (example.hidden, np.ones(len(example.hidden))))),
+        "norms": errors.norms,
+        "answer": _error(ran.logits[0], exact.logits),
+        "warnings": sum(bool(answer.warnings) for answer in ran.answers),
+        "largest_excess": _excess(plan, model, sample),
+    }
+    if example.encrypted is not None:
+        row["arions"] = _error(example.encrypted, example.trace["layer0.norm2.result"])
+    elif errors.before.size:
+        off = np.abs(exact.trace[CONTEXT][: len(example.hidden)] - example.trace[CONTEXT])
+        row["attended"] = _error(errors.before, -off)
+    return row
+
+
+class NormErrors(LayerErrors):
+    """Compares what every norm gives. norms: by node, as `of_layer` says. before: magnitudes of errors of the
+    sum that the first norm takes, where it scales no feature: those of its result but for a factor a row,
+    which is the error of 1/sqrt."""
+
+    def __init__(self, plan: Plan, model: Checkpoint) -> None:
+        super().__init__(plan, model)
+        self.norms, self.before = dict[str, list[float]](), np.zeros(0)
+
+    def see(self, stage: str, read: Read) -> None:
+        """Compares where a norm ends."""
+        if (probe := self._circuit.probes.get(stage)) is None:
+            return
+        found, wanted = probe.read(read(probe.tensor))[0], self._trace[probe.reference]
+        found, wanted = (each[self._real[: len(found)]] for each in (found, wanted[: len(found)]))
+        self.norms[stage.partition(".")[2]] = _error(found, wanted)
+        if not self.before.size:
+            factors = (found * wanted).sum(axis=1) / (wanted**2).sum(axis=1)
+            deviations = np.sqrt(self._trace[f"{stage}.variance"][: len(found)])
+            self.before = np.abs(found / factors[:, None] - wanted) * deviations[:, None]
+
+
+def function_errors(plan: Plan, model: Checkpoint, sample: Sample) -> Iterator[tuple[str, list[float]]]:
+    """Errors of a layer's softmax, norms and activation, each on the float model's own values."""
+    trace = reference(model, *sample).trace
+    soft = tempered(model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
+    sides = reference(soft, *sample).trace
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    ours = ApproximateTensors(Weights(soft.tensors), sample[1], specs)
+    at = "layer0.attention"
+    scores = ours.scores(sides[f"{at}.queries"], sides[f"{at}.keys"], at)
+    yield "attention", _error(ours.softmax(scores, at), softmax(scores))
+    for name, node in nodes(model.config).items():
+        if isinstance(node, Norm):
+            found = ours.norm(trace[f"{name}.sum"], node, name)
+        elif kind := function_of(node):
+            found = ours.function(trace[f"{name}.argument"], kind, name)
+        else:
+            continue
+        yield name.removeprefix("layer0."), _error(found, trace[f"{name}.result"])
+
+
+def _error(found: Array, wanted: Array) -> list[float]:
+    return [float(each(np.abs(found - wanted))) for each in (np.mean, np.max)]
 
 
 def degrees(nodes: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -163,8 +213,8 @@ def degrees(nodes: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
                 yield f"{node}, {spec['function']}", power * (len(spec["coefficients"]) - 1)
 
 
-def _excess(plan: Plan, model: Checkpoint, hidden: Array, mask: Array) -> float:
+def _excess(plan: Plan, model: Checkpoint, sample: Sample) -> float:
     """How far the sentence lies in the plan's intervals."""
     found = Calibration.from_dict(plan.circuit["calibration"])
     soft = tempered(model, found.temperatures)
-    return float(largest(excesses(walk(soft, [(hidden, mask)], 1, rows=found.row_estimates), found))[0])
+    return float(largest(excesses(walk(soft, [sample], 1, rows=found.row_estimates), found))[0])

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacita
+from bench.models import published
 from bench.options import AnyModel, Lines, Packing, emit_rows, lines_of
-from bench.runs import arion
 from bench.runs.dashformer import PUBLISHED, dashformer_folder
 from bench.runs.dashformer import TOKENS as AMINO_ACIDS
 from bench.runs.families import LENGTHS, PRESET, divided, length, short, texts_of
@@ -180,8 +180,8 @@ def silent_errors(
 def models(folders: Sequence[str], shortest: int) -> Iterator[tuple[str, Checkpoint, Array]]:
     """Names, models and the vectors of one sentence, of text models the first that is long enough."""
     if not folders:
-        for task in ("sst2", "pretrained") if arion.available() else ():
-            example = arion.load_example(task)
+        for task in ("sst2", "pretrained") if published.available() else ():
+            example = published.load_example(task)
             yield f"arion-{task}", example.checkpoint, example.hidden
         if PUBLISHED.is_dir():
             with dashformer_folder(None, PUBLISHED) as (folder, sequences):

@@ -7,27 +7,36 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
-from bench.runs import arion
+from bench.models import published
 from tacita.checkpoint import embed, pad_hidden
 from tacita.checkpoint.reference import reference
 from tacita.errors import InputError
 
-needs_arion = pytest.mark.skipif(not arion.available(), reason=arion.MISSING)
+needs_arion = pytest.mark.skipif(not published.available(), reason=published.MISSING)
 
 
 @needs_arion
-@pytest.mark.parametrize("task", ["sst2", "pretrained"])
-def test_logits_and_every_layer_equal_arions(task):
-    example = arion.load_example(task)
+@pytest.mark.parametrize(
+    ("weights", "layer"), [("sst2", 0), ("pretrained", 0), ("base", 0), ("base", 11), ("head", 0)]
+)
+def test_logits_and_every_value_equal_the_published_ones(weights, layer):
+    example = published.load_example(weights, layer)
     result = reference(example.checkpoint, example.hidden, np.ones(len(example.hidden)))
-    np.testing.assert_allclose(result.logits, example.logits, atol=1e-5)
+    if example.logits.size:
+        np.testing.assert_allclose(result.logits, example.logits, atol=1e-5)
     for name, expected in example.trace.items():
         np.testing.assert_allclose(result.trace[name], expected, atol=2e-5, err_msg=name)
 
 
+@pytest.mark.parametrize(("weights", "layer"), [("bse", 0), ("base", 12), ("base", -1), ("sst2", 1)])
+def test_weights_and_layers_that_there_are_not_are_refused(weights, layer):
+    with pytest.raises(InputError, match=r"no weights 'bse'|layer (12|-1|1) of (base|sst2)"):
+        published.load_example(weights, layer)
+
+
 @needs_arion
 def test_padding_changes_no_logit_of_a_real_model():
-    example = arion.load_example()
+    example = published.load_example()
     padded = reference(example.checkpoint, *pad_hidden(example.hidden, 32))
     np.testing.assert_allclose(padded.logits, example.logits, atol=1e-5)
 
@@ -75,7 +84,7 @@ def test_bad_arrays_are_refused():
 @pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)
 def test_dashformer_relu_and_mean_pooling_equal_the_published_outputs():
     model, (inputs, expected) = dashformer.load_model(), dashformer.load_inputs()
-    for hidden, published in zip(inputs[::10], expected[::10], strict=True):
+    for hidden, outputs in zip(inputs[::10], expected[::10], strict=True):
         logits = reference(model, hidden, np.ones(50)).logits
         probabilities = np.exp(logits - logits.max())
-        np.testing.assert_allclose(probabilities / probabilities.sum(), published, atol=5e-6)
+        np.testing.assert_allclose(probabilities / probabilities.sum(), outputs, atol=5e-6)

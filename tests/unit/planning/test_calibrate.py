@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint
 
-from bench.runs import arion
+from bench.models import published
 from tacita.approx import inverse, rsqrt
 from tacita.approx.activations import gelu
 from tacita.checkpoint import embed, from_tensors, pad_hidden
@@ -307,9 +307,9 @@ def test_bad_arguments(checkpoint):
         calibrate(checkpoint, 16, hidden_states=[(np.zeros((16, 3)), np.ones(16))])
 
 
-@pytest.mark.skipif(not arion.available(), reason=arion.MISSING)
+@pytest.mark.skipif(not published.available(), reason=published.MISSING)
 def test_a_real_models_intervals_are_fitted_in_few_levels():
-    example = arion.load_example()
+    example = published.load_example()
     calibration = calibrate(example.checkpoint, 16, hidden_states=[pad_hidden(example.hidden, 16)])
     for i in range(example.checkpoint.config.layers):
         assert gelu.fit(calibration.function(f"layer{i}.feed_forward").argument, 1e-3).depth(1.0) <= 7

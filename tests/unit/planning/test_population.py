@@ -18,6 +18,7 @@ from test_rows_estimate import peaked
 from typer.testing import CliRunner
 
 from bench.__main__ import main
+from bench.models import published
 from bench.runs import arion
 from bench.runs import batch as bench_batch
 from bench.runs.dashformer import split
@@ -322,9 +323,9 @@ def test_dashformers_sequences_are_all_different() -> None:
     assert not set(measured) & set(calibrating)
 
 
-@pytest.mark.skipif(not arion.available(), reason=arion.MISSING)
+@pytest.mark.skipif(not published.available(), reason=published.MISSING)
 def test_arions_sentence_is_not_among_its_copies_and_lies_in_their_intervals() -> None:
-    example = arion.load_example()
+    example = published.load_example()
     copies = arion.perturbed(example.hidden, 64, 0.25)
     assert len(copies) == 64
     for copy in copies:

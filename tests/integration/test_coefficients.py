@@ -148,6 +148,20 @@ def test_keys_of_another_client_are_refused(engine: Engine, tmp_path: Path) -> N
         native.Coefficients(engine.evaluator, Engine(tmp_path).keys)
 
 
+def test_clients_share_matrices_and_refresh_under_their_own_keys(engine: Engine, tmp_path: Path) -> None:
+    """What a shallow refresh keeps for all clients has no key of the first."""
+    rng, other = np.random.default_rng(5), Engine(tmp_path)
+    other.evaluator = engine.evaluator.with_keys(other.public)
+    other.maps = native.Coefficients(other.evaluator, other.keys)
+    spec = fit("tanh", lambda u: np.tanh(4.0 * u), (-1.0, 1.0), (-1.0, 1.0), 1e-4)
+    assert isinstance(spec, FourierSpec)
+    x, w = rng.uniform(-1.0, 1.0, (TOKENS, 16)), rng.uniform(-0.06, 0.06, (16, 16))
+    for client in (engine, other):
+        low = client.product(client.encrypt(x), client.maps.weights(w), 16)
+        found = client.decrypt(client.maps.refresh(low, spec.harmonics, 1), 16)
+        assert np.abs(found - np.tanh(4.0 * x @ w.T)).max() < 2e-4
+
+
 def test_the_keys_of_a_plan_are_read_whole_or_refused(tmp_path: Path) -> None:
     """They follow the evaluation keys: none less, none more, none of another client or other tokens."""
     params = native.Parameters.preset(PRESET, allow_insecure=True)

@@ -12,6 +12,7 @@ use num_complex::Complex64;
 use std::borrow::Cow;
 use tacita_ring::{gemm, AlignedVec};
 use tacita_rlwe::ciphertext::Polynomial;
+use tacita_rlwe::Parameters;
 
 /// By ciphertext limb: what the two halves of the NTT order are multiplied by, or what is added to them. A
 /// complex number times a scale is such a pair, the imaginary unit being the monomial X^(N/2).
@@ -50,6 +51,12 @@ pub trait Backend: Send + Sync + Sized {
     type Vectors: Send + Sync;
     /// A diagonal of the first factor of coefficients-to-slots.
     type Diagonal: Send + Sync;
+
+    /// The same place for other parameters: of this degree, and of some of these primes. A polynomial of
+    /// primes that both begin with is one of both, and keys serve as [`Parameters::without`] says.
+    fn over(&self, rlwe: &Parameters) -> Made<Self>;
+    /// [`SwitchingKey::joined`](tacita_rlwe::SwitchingKey::joined) of a key of this backend's parameters.
+    fn joined(&self, key: &Self::Key, from: &Parameters, to: &Parameters) -> Made<Self::Key>;
 
     /// The first `limbs` ciphertext limbs.
     fn truncated(&self, x: &Self::Poly, limbs: usize) -> Made<Self::Poly>;

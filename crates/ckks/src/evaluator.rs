@@ -28,11 +28,6 @@ impl Evaluator {
         Self::on(Arc::new(Processor::new(params.rlwe().clone())), params, keys)
     }
 
-    /// The same keys under other parameters.
-    pub(crate) fn over(&self, params: CkksParameters) -> Self {
-        Self::new(params, self.keys.clone())
-    }
-
     /// Has the operating system provide `bytes` for ciphertexts now, on all threads, less what lies unused.
     /// Otherwise each operation waits for its pages, one thread at a time: 0.2 to 3 s a gigabyte.
     pub fn reserve(&self, bytes: usize) {
@@ -59,6 +54,11 @@ impl<B: Backend> Evaluator<B> {
             keys,
             small_tables: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// The same keys under the parameters of another backend.
+    pub(crate) fn over(&self, backend: Arc<B>, params: CkksParameters) -> Self {
+        Self::on(backend, params, self.keys.clone())
     }
 
     /// Backend.

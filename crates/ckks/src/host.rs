@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tacita_ring::{gemm, kernels, AlignedVec, Permutation};
 use tacita_rlwe::keyswitch::{self, Decomposed, Ending, Product, PLAIN_LIMBS};
-use tacita_rlwe::{RnsPoly, SwitchingKey};
+use tacita_rlwe::{Parameters, RnsPoly, SwitchingKey};
 
 impl Backend for Processor {
     type Poly = RnsPoly;
@@ -17,6 +17,14 @@ impl Backend for Processor {
     type Digits = Decomposed;
     type Vectors = Vec<Vec<AlignedVec>>;
     type Diagonal = (Arc<Permutation>, RnsPoly);
+
+    fn over(&self, rlwe: &Parameters) -> Made<Self> {
+        Ok(Self::new(rlwe.clone()))
+    }
+
+    fn joined(&self, key: &SwitchingKey, from: &Parameters, to: &Parameters) -> Made<SwitchingKey> {
+        Ok(key.joined(from, to))
+    }
 
     fn truncated(&self, x: &RnsPoly, limbs: usize) -> Made<RnsPoly> {
         Ok(x.truncated(limbs))

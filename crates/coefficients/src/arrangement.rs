@@ -38,6 +38,11 @@ pub fn log_small(p: &CkksParameters) -> u32 {
     p.rlwe().log_n() - LOG_RATIO
 }
 
+/// Native level that the inputs of products must have: one above that of a bootstrap.
+pub(crate) fn input_level(p: &CkksParameters) -> usize {
+    p.bottom_level() + LIMBS - 1
+}
+
 /// A ring, its subring and a number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrangement {

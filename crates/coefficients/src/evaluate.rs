@@ -1,38 +1,31 @@
-//! The steps of a coefficient product, one by one and together.
-use crate::arrangement::{log_small, LIMBS};
+//! The steps of a coefficient product in the small ring, on the processor.
+use crate::arrangement::{input_level, log_small, LIMBS};
 use crate::weights::Target;
 use crate::{Arrangement, CoefficientError, CoefficientKeys, Result, Weights};
 use rayon::prelude::*;
 use tacita_bfv::matmul::packing::split;
 use tacita_bfv::matmul::product::Inputs;
 use tacita_bfv::matmul::rounds::products;
-use tacita_ckks::bootstrap::dft;
-use tacita_ckks::linear::EncodedTransform;
-use tacita_ckks::params::STC_LEVELS;
-use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Evaluator};
+use tacita_ckks::{Ciphertext, CkksParameters};
 use tacita_rlwe::{keyswitch, RingPair, RnsPoly};
 
 /// Input blocks that are split at once: of 64 features each they take 64 MB at n = 8192.
 const AT_ONCE: usize = 4;
 
-/// Matrices, rings and scales of coefficient products for one number of tokens.
+/// Rings and scales of coefficient products for one number of tokens.
 pub struct Coefficients {
     params: CkksParameters,
     pair: RingPair,
     arrangement: Arrangement,
-    stc: Vec<EncodedTransform>,
     /// X^-shift over the small ring's primes, in NTT form.
     monomial: RnsPoly,
 }
 
 impl Coefficients {
-    /// Encodes slots-to-coefficients: about 0.4 GB at N = 65536 (256 full-length diagonals at three limbs).
-    ///
     /// # Errors
     /// For a preset without bootstrapping, a small ring below 128 bits that is not called insecure, or a
     /// number of tokens that is no power of two.
-    pub fn new(e: &Evaluator, tokens: usize) -> Result<Self> {
-        let p = e.params();
+    pub fn new(p: &CkksParameters, tokens: usize) -> Result<Self> {
         if !p.can_bootstrap() {
             return Err(CoefficientError::Shape {
                 op: "coefficient products",
@@ -43,7 +36,6 @@ impl Coefficients {
         let arrangement = Arrangement::new(p.rlwe().log_n(), log_small(p), tokens)?;
         Ok(Self {
             monomial: downwards(&pair, arrangement.shift()),
-            stc: encoded(e)?,
             params: p.clone(),
             pair,
             arrangement,
@@ -60,7 +52,7 @@ impl Coefficients {
     }
     /// Native level that inputs must have: one above that of a bootstrap.
     pub fn input_level(&self) -> usize {
-        self.params.bottom_level() + LIMBS - 1
+        input_level(&self.params)
     }
     /// Scale of results: what modular reduction expects.
     pub fn result_scale(&self) -> f64 {
@@ -86,28 +78,6 @@ impl Coefficients {
             result_scale: self.result_scale(),
         };
         Weights::new(to, shape, matrix, bias)
-    }
-
-    /// Slots to coefficients, two limbs left. One transform at four limbs, one at three.
-    ///
-    /// # Errors
-    /// [`CkksError::Level`] below user level 1; missing keys: see [`crate::required_keys`].
-    pub fn to_coefficients(&self, e: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext> {
-        let needed = self.input_level();
-        if ct.level() < needed {
-            let level = self.params.user_level(ct.level());
-            return Err(CkksError::Level {
-                op: "coefficient product",
-                level,
-                needed: LIMBS - 1,
-            }
-            .into());
-        }
-        let mut x = e.drop_to(ct, needed)?;
-        for t in &self.stc {
-            x = e.apply_transform(&[x], t)?.remove(0);
-        }
-        Ok(x)
     }
 
     /// Ciphertexts of `features` features in coefficients -> their blocks in the small ring, in order.
@@ -271,33 +241,6 @@ impl Coefficients {
             scale: self.result_scale(),
         }
     }
-
-    /// All steps: slots of user level 1 or more -> coefficients at the lowest prime, for `mod_raise`.
-    ///
-    /// # Errors
-    /// Those of the steps.
-    pub fn apply(
-        &self,
-        e: &Evaluator,
-        keys: &CoefficientKeys,
-        cts: &[Ciphertext],
-        weights: &Weights,
-    ) -> Result<Vec<Ciphertext>> {
-        let low = cts
-            .iter()
-            .map(|ct| self.to_coefficients(e, ct))
-            .collect::<Result<Vec<_>>>()?;
-        let blocks = self.descend(keys, &low, weights.inputs)?;
-        self.ascend(keys, &self.multiply(keys, blocks, weights)?)
-    }
-}
-
-/// Slots-to-coefficients with one limb more than a bootstrap has, every group leaving the scale as it is.
-fn encoded(e: &Evaluator) -> Result<Vec<EncodedTransform>> {
-    let p = e.params();
-    let top = STC_LEVELS + LIMBS;
-    let encode = |i, t| e.encode_transform(&t, top - i, p.prime(top - i - 1), false);
-    Ok(dft::slots_to_coefficients(e.encoder(), p.slots(), encode)?)
 }
 
 /// X^-shift = -X^(n - shift).

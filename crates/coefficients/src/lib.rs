@@ -3,7 +3,7 @@
 //!
 //! | step | ring | limbs | log2 scale | what |
 //! |---|---|---|---|---|
-//! | [`Coefficients::to_coefficients`] | N = 65536 | 4 -> 2 | 38 | slots become coefficients |
+//! | [`ToCoefficients`] | N = 65536 | 4 -> 2 | 38 | slots become coefficients |
 //! | [`Coefficients::descend`] | 65536 -> 8 x 8192 | 2 | 38 | ring switching |
 //! | [`Coefficients::multiply`] | 8192 | 2 -> 1 | 38 + 39.5 - 41 | plain matrix times blocks, rescaled |
 //! | [`Coefficients::ascend`] | 8 x 8192 -> 65536 | 1 | 36.5 | and back |
@@ -46,6 +46,7 @@ pub mod arrangement;
 mod error;
 mod evaluate;
 mod keys;
+mod lowering;
 mod refresh;
 mod weights;
 
@@ -53,5 +54,6 @@ pub use arrangement::Arrangement;
 pub use error::{CoefficientError, Result};
 pub use evaluate::Coefficients;
 pub use keys::{required_keys, required_steps, CoefficientKeys, KeyShapes};
+pub use lowering::ToCoefficients;
 pub use refresh::{refresh, Refresh};
 pub use weights::Weights;

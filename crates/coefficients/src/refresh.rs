@@ -1,19 +1,19 @@
 //! What follows a coefficient product: a bootstrap from mod-raise on.
-use crate::Result;
 use rayon::prelude::*;
+use tacita_ckks::backend::{Backend, CiphertextOf as Of};
 use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
 use tacita_ckks::bootstrap::refresh::{Harmonics, MULTIPLE};
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
-use tacita_ckks::{Ciphertext, CkksError, Evaluator};
+use tacita_ckks::{CkksError, Evaluator, Processor};
 
 /// How coefficients become slots.
-pub enum Refresh<'a> {
+pub enum Refresh<'a, B: Backend = Processor> {
     /// As they are, at the top level.
-    Whole(&'a Bootstrapper),
+    Whole(&'a Bootstrapper<B>),
     /// Through a function, as high as it can end.
-    Through(&'a Bootstrapper, &'a Harmonics),
+    Through(&'a Bootstrapper<B>, &'a Harmonics),
     /// Through a function, at the level that the matrices were made for.
-    Shallow(&'a ShallowRefresh, &'a Harmonics),
+    Shallow(&'a ShallowRefresh<B>, &'a Harmonics),
 }
 
 /// Coefficients at the lowest prime -> fresh slots, both parts of each; a function acts on real and imaginary
@@ -24,24 +24,24 @@ pub enum Refresh<'a> {
 ///
 /// # Errors
 /// Missing keys; a function of too many harmonics.
-pub fn refresh(
-    e: &Evaluator,
-    how: &Refresh<'_>,
-    low: &[Ciphertext],
+pub fn refresh<B: Backend>(
+    e: &Evaluator<B>,
+    how: &Refresh<'_, B>,
+    low: &[&Of<B>],
     at_once: usize,
-) -> Result<Vec<Ciphertext>> {
+) -> Result<Vec<Of<B>>, CkksError> {
     let half = (rayon::current_num_threads() / 2).max(1);
     let at_once = if at_once == 0 { half } else { at_once.min(half) };
     let mut out = Vec::with_capacity(low.len());
     for part in low.chunks(at_once) {
-        let done: std::result::Result<Vec<_>, _> = part.par_iter().map(|ct| how.one(e, ct)).collect();
+        let done: Result<Vec<_>, _> = part.par_iter().map(|ct| how.one(e, ct)).collect();
         out.extend(done?.into_iter().flatten());
     }
     Ok(out)
 }
 
-impl Refresh<'_> {
-    fn one(&self, e: &Evaluator, low: &Ciphertext) -> std::result::Result<Vec<Ciphertext>, CkksError> {
+impl<B: Backend> Refresh<'_, B> {
+    fn one(&self, e: &Evaluator<B>, low: &Of<B>) -> Result<Vec<Of<B>>, CkksError> {
         let wide = || e.mul_integer(low, MULTIPLE);
         match self {
             Self::Whole(b) => {

@@ -1,18 +1,22 @@
 //! Coefficient products on toy rings: every step decrypted, the whole with the bootstrap behind it.
 use std::sync::Arc;
-use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
+use tacita_ckks::bootstrap::refresh::shallow::{ShallowMatrices, ShallowRefresh};
 use tacita_ckks::bootstrap::refresh::{phase, Harmonics};
 use tacita_ckks::bootstrap::{self, Bootstrapper};
 use tacita_ckks::generator::KeyGenerator;
 use tacita_ckks::keys::KeySpec;
 use tacita_ckks::{Ciphertext, CkksParameters, Complex64, EvaluationKeys, Evaluator};
-use tacita_coefficients::{refresh, required_keys, Arrangement, CoefficientKeys, Coefficients, Refresh};
+use tacita_coefficients::{
+    refresh, required_keys, Arrangement, CoefficientKeys, Coefficients, Refresh, Result, ToCoefficients,
+    Weights,
+};
 use tacita_rlwe::{encrypt, SecretKey};
 
 struct Toy {
     evaluator: Evaluator,
     secret: SecretKey,
     keys: CoefficientKeys,
+    lower: ToCoefficients,
     maps: Coefficients,
 }
 
@@ -34,13 +38,23 @@ impl Toy {
         }
         let own = CoefficientKeys::generate(&params, &secret, tokens).unwrap();
         let evaluator = Evaluator::new(params, Arc::new(keys));
-        let maps = Coefficients::new(&evaluator, tokens).unwrap();
+        let maps = Coefficients::new(evaluator.params(), tokens).unwrap();
         Self {
+            lower: ToCoefficients::new(&evaluator).unwrap(),
             evaluator,
             secret,
             keys: own,
             maps,
         }
+    }
+
+    /// All steps before the refresh.
+    fn apply(&self, cts: &[Ciphertext], weights: &Weights) -> Result<Vec<Ciphertext>> {
+        let low = cts.iter().map(|ct| self.lower.apply(&self.evaluator, ct));
+        let low = low.collect::<std::result::Result<Vec<_>, _>>()?;
+        let blocks = self.maps.descend(&self.keys, &low, weights.inputs())?;
+        let results = self.maps.multiply(&self.keys, blocks, weights)?;
+        self.maps.ascend(&self.keys, &results)
     }
 
     fn encrypt(&self, matrix: &[f64], features: usize) -> Vec<Ciphertext> {
@@ -124,7 +138,8 @@ fn worst(a: &[f64], b: &[f64]) -> f64 {
 /// The refresh behind the product.
 fn refreshed(toy: &Toy, low: &[Ciphertext]) -> Vec<Ciphertext> {
     let b = Bootstrapper::new(&toy.evaluator).unwrap();
-    refresh(&toy.evaluator, &Refresh::Whole(&b), low, 0).unwrap()
+    let low: Vec<&Ciphertext> = low.iter().collect();
+    refresh(&toy.evaluator, &Refresh::Whole(&b), &low, 0).unwrap()
 }
 
 #[test]
@@ -141,10 +156,7 @@ fn two_products_with_a_refresh_between_them_are_those_of_floats() {
     let first = toy.maps.weights((inner, inputs), &w1, &b1).unwrap();
     let second = toy.maps.weights((outputs, inner), &w2, &b2).unwrap();
 
-    let low = toy
-        .maps
-        .apply(&toy.evaluator, &toy.keys, &toy.encrypt(&x, inputs), &first)
-        .unwrap();
+    let low = toy.apply(&toy.encrypt(&x, inputs), &first).unwrap();
     assert_eq!((low.len(), low[0].limbs()), (3, 1));
     let fresh = refreshed(&toy, &low);
     assert_eq!(fresh[0].level(), toy.evaluator.params().top_level());
@@ -152,10 +164,7 @@ fn two_products_with_a_refresh_between_them_are_those_of_floats() {
     let error = worst(&toy.decrypt(&fresh, inner), &y);
     assert!(error.log2() < -17.0, "2^{:.1}", error.log2());
 
-    let low = toy
-        .maps
-        .apply(&toy.evaluator, &toy.keys, &fresh, &second)
-        .unwrap();
+    let low = toy.apply(&fresh, &second).unwrap();
     let z = linear(&y, &w2, &b2, inner);
     let error = worst(&toy.decrypt(&refreshed(&toy, &low), outputs), &z);
     assert!(error.log2() < -16.0, "2^{:.1}", error.log2());
@@ -171,7 +180,7 @@ fn a_refresh_through_a_function_follows_a_product() {
     let w = values(outputs * inputs, 2, 0.1);
     let weights = toy.maps.weights((outputs, inputs), &w, &[]).unwrap();
     let cts = toy.encrypt(&x, inputs);
-    let low = toy.maps.apply(&toy.evaluator, &toy.keys, &cts, &weights).unwrap();
+    let low = toy.apply(&cts, &weights).unwrap();
     let (zero, minus_i) = (Complex64::new(0.0, 0.0), Complex64::new(0.0, -1.0));
     let sine = Harmonics::new(&[zero, zero, minus_i]).unwrap();
     let e = &toy.evaluator;
@@ -181,7 +190,9 @@ fn a_refresh_through_a_function_follows_a_product() {
         .iter()
         .map(|y| (angle * y).sin())
         .collect();
-    let shallow = ShallowRefresh::new(e, sine.depth(), toy.maps.input_level()).unwrap();
+    let matrices = ShallowMatrices::new(e, sine.depth(), toy.maps.input_level()).unwrap();
+    let shallow = ShallowRefresh::new(e, Arc::new(matrices)).unwrap();
+    let low: Vec<&Ciphertext> = low.iter().collect();
     for (how, level) in [
         (Refresh::Through(&b, &sine), e.params().top_level() - 1),
         (Refresh::Shallow(&shallow, &sine), toy.maps.input_level()),
@@ -214,7 +225,7 @@ fn error_of_product(toy: &Toy, inputs: usize, outputs: usize) -> f64 {
     let w = values(outputs * inputs, 2, 0.1);
     let weights = toy.maps.weights((outputs, inputs), &w, &[]).unwrap();
     let cts = toy.encrypt(&x, inputs);
-    let low = toy.maps.apply(&toy.evaluator, &toy.keys, &cts, &weights).unwrap();
+    let low = toy.apply(&cts, &weights).unwrap();
     // Coefficients r and r + N/2 are the parts of slot brv(r).
     let plain = encrypt::decrypt(toy.evaluator.rlwe(), &toy.secret, &low[0]);
     let m = toy.evaluator.rlwe().modulus(0);
@@ -240,12 +251,10 @@ fn what_does_not_fit_is_refused() {
     let weights = |shape, matrix: &[f64], bias: &[f64]| maps.weights(shape, matrix, bias);
     let cts = toy.encrypt(&values(4 * 8, 1, 1.0), 8);
     let eight = weights((8, 8), &[0.1; 64], &[]).unwrap();
-    assert!(maps.apply(e, &toy.keys, &cts, &eight).is_ok());
-    assert!(maps
-        .apply(e, &toy.keys, &[cts[0].clone(), cts[0].clone()], &eight)
-        .is_err());
+    assert!(toy.apply(&cts, &eight).is_ok());
+    assert!(toy.apply(&[cts[0].clone(), cts[0].clone()], &eight).is_err());
     let low = e.drop_to(&cts[0], maps.input_level() - 1).unwrap();
-    let refused = maps.apply(e, &toy.keys, &[low], &eight).err();
+    let refused = toy.apply(&[low], &eight).err();
     let error = refused.map(|e| e.to_string()).unwrap();
     assert!(error.contains("needs 1 more level"), "{error}");
     assert!(maps.multiply(&toy.keys, vec![], &eight).is_err());
@@ -264,9 +273,9 @@ fn what_does_not_fit_is_refused() {
         assert!(weights((8, 8), matrix, bias).is_err());
     }
     assert!(weights((0, 8), &[], &[]).is_err());
-    assert!(Coefficients::new(e, 5).is_err());
+    assert!(Coefficients::new(e.params(), 5).is_err());
     let leveled = CkksParameters::preset("insecure_toy_leveled_n9").unwrap();
-    assert!(Coefficients::new(&Evaluator::new(leveled, Arc::default()), 4).is_err());
+    assert!(Coefficients::new(&leveled, 4).is_err());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tacita_ckks::{Backend, Ciphertext};
 use tacita_ring::{gemm, AlignedVec};
 use tacita_rlwe::ciphertext::Polynomial;
 use tacita_rlwe::keyswitch::PLAIN_LIMBS;
-use tacita_rlwe::RnsPoly;
+use tacita_rlwe::{Parameters, RnsPoly};
 
 /// The periodic vectors of a transform on a device.
 pub struct Vectors {
@@ -36,6 +36,14 @@ impl Backend for Engine {
     type Digits = Digits;
     type Vectors = Vectors;
     type Diagonal = Diagonal;
+
+    fn over(&self, rlwe: &Parameters) -> Result<Self> {
+        Ok(self.beside(rlwe)?)
+    }
+
+    fn joined(&self, key: &SwitchingKey, from: &Parameters, to: &Parameters) -> Result<SwitchingKey> {
+        self.upload_key(&self.download_key(key)?.joined(from, to))
+    }
 
     fn truncated(&self, x: &Poly, limbs: usize) -> Result<Poly> {
         Ok(self.first(x, limbs)?)

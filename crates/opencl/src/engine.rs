@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use tacita_ckks::Ciphertext;
+use tacita_ring::Modulus;
 use tacita_rlwe::ciphertext::Polynomial;
 use tacita_rlwe::{Parameters, RnsPoly};
 
@@ -54,16 +55,24 @@ impl Engine {
     /// # Errors
     /// As [`Ring::new`].
     pub fn new(device: &Device, build: Build, rlwe: &Parameters, slots: u32) -> Made<Self> {
-        let primes = 0..rlwe.q_len() + rlwe.p_len();
-        let moduli: Vec<_> = primes.map(|i| *rlwe.modulus(i)).collect();
-        Ok(Self {
-            ring: Ring::new(device, build, rlwe.log_n(), &moduli, slots)?,
+        let ring = Ring::new(device, build, rlwe.log_n(), &moduli(rlwe), slots)?;
+        Ok(Self::within(ring, rlwe))
+    }
+
+    /// Other parameters in the same slots: see [`tacita_ckks::Backend::over`].
+    pub(crate) fn beside(&self, rlwe: &Parameters) -> Made<Self> {
+        Ok(Self::within(self.ring.over(&moduli(rlwe))?, rlwe))
+    }
+
+    fn within(ring: Ring, rlwe: &Parameters) -> Self {
+        Self {
+            ring,
             rlwe: rlwe.clone(),
             bases: Mutex::default(),
             converters: Mutex::default(),
             rescalers: Mutex::default(),
             factors: Mutex::default(),
-        })
+        }
     }
 
     /// A ciphertext to the device.
@@ -150,6 +159,11 @@ impl Engine {
     pub(crate) fn copy_to(&self, out: &Limbs, x: &Limbs) -> Made<()> {
         self.ring.run_values("copy", out, out.basis.len(), &[x], &[])
     }
+}
+
+fn moduli(rlwe: &Parameters) -> Vec<Modulus> {
+    let primes = 0..rlwe.q_len() + rlwe.p_len();
+    primes.map(|i| *rlwe.modulus(i)).collect()
 }
 
 /// What is made outside the lock is made twice at worst.

@@ -15,14 +15,19 @@ use tacita_ring::{Modulus, NttTable};
 pub struct Ring {
     build: Build,
     shape: Shape,
-    log_n: u32,
     tables: Vec<NttTable>,
-    slots: Arc<Slots>,
     // Buffers go before the queue that they come from.
-    memory: Mutex<Buffer<u64>>,
     moduli: Buffer<u64>,
     forward_roots: Buffer<u64>,
     inverse_roots: Buffer<u64>,
+    arena: Arc<Arena>,
+}
+
+/// What rings of one degree share: kernels, and slots for limbs.
+struct Arena {
+    log_n: u32,
+    slots: Arc<Slots>,
+    memory: Mutex<Buffer<u64>>,
     queue: Queue,
 }
 
@@ -48,9 +53,33 @@ impl Ring {
         }
         let shape = build.shape(log_n, device.local)?;
         Room::of(log_n, moduli.len(), slots).check(device)?;
-        let tables = moduli.iter().map(|m| NttTable::new(*m, log_n));
-        let tables = tables.collect::<Result<Vec<_>, _>>()?;
+        let tables = tables(moduli, log_n)?;
         let queue = Queue::open(device, &build, &build.options(log_n, shape))?;
+        let arena = Arena {
+            log_n,
+            slots: Slots::new(slots, 8 << log_n),
+            memory: Mutex::new(queue.buffer((slots as usize) << log_n)?),
+            queue,
+        };
+        Self::within(Arc::new(arena), (build, shape), tables)
+    }
+
+    /// The same slots modulo these primes. Limbs whose primes have the same indices in both are limbs of
+    /// both.
+    ///
+    /// # Errors
+    /// When a prime does not fit the degree, or memory is short.
+    pub fn over(&self, moduli: &[Modulus]) -> Result<Self, OpenClError> {
+        let tables = tables(moduli, self.arena.log_n)?;
+        Self::within(self.arena.clone(), (self.build.clone(), self.shape), tables)
+    }
+
+    fn within(
+        arena: Arc<Arena>,
+        (build, shape): (Build, Shape),
+        tables: Vec<NttTable>,
+    ) -> Result<Self, OpenClError> {
+        let (flavour, queue) = (build.flavour, &arena.queue);
         let roots = |inverse: bool| {
             let of = |table: &NttTable| {
                 let psi = table.psi();
@@ -58,24 +87,21 @@ impl Ring {
             };
             queue.buffer_of(&tables.iter().flat_map(of).collect::<Vec<u64>>())
         };
-        let constants: Vec<u64> = moduli.iter().flat_map(|m| flavour.modulus(m)).collect();
+        let constants = tables.iter().flat_map(|table| flavour.modulus(table.modulus()));
         Ok(Self {
             shape,
-            log_n,
-            slots: Slots::new(slots, 8 << log_n),
-            memory: Mutex::new(queue.buffer((slots as usize) << log_n)?),
-            moduli: queue.buffer_of(&constants)?,
+            moduli: queue.buffer_of(&constants.collect::<Vec<u64>>())?,
             forward_roots: roots(false)?,
             inverse_roots: roots(true)?,
             tables,
             build,
-            queue,
+            arena,
         })
     }
 
     /// Values of a limb.
     pub fn n(&self) -> usize {
-        1 << self.log_n
+        1 << self.arena.log_n
     }
 
     /// Prime `index`.
@@ -97,8 +123,8 @@ impl Ring {
         let scales: Vec<u64> = indices.iter().flat_map(scales).collect();
         Ok(Arc::new(Basis {
             indices: indices.to_vec(),
-            words: self.queue.buffer_of(&words)?,
-            scales: self.queue.buffer_of(&scales)?,
+            words: self.arena.queue.buffer_of(&words)?,
+            scales: self.arena.queue.buffer_of(&scales)?,
         }))
     }
 
@@ -145,12 +171,17 @@ impl Ring {
 
     /// A buffer of constants.
     pub(crate) fn buffer_of<W: Word>(&self, values: &[W]) -> Result<Buffer<W>, OpenClError> {
-        self.queue.buffer_of(values)
+        self.arena.queue.buffer_of(values)
     }
 
     /// What one command reads: it waits for none before, and may be dropped behind it.
     pub(crate) fn constants_of<W: Word>(&self, values: &[W]) -> Result<Buffer<W>, OpenClError> {
-        self.queue.constants_of(values)
+        self.arena.queue.constants_of(values)
+    }
+
+    /// The first values of a buffer, after every command before.
+    pub(crate) fn read<W: Word>(&self, buffer: &Buffer<W>, values: &mut [W]) -> Result<(), OpenClError> {
+        self.arena.queue.read(buffer, 0, values)
     }
 
     pub(crate) fn flavour(&self) -> Flavour {
@@ -163,7 +194,7 @@ impl Ring {
     /// When no slots in a row are free.
     pub(crate) fn scratch(&self, basis: &Arc<Basis>) -> Result<Limbs, OpenClError> {
         Ok(Limbs {
-            lease: self.slots.lease(basis.len() as u32)?,
+            lease: self.arena.slots.lease(basis.len() as u32)?,
             basis: Arc::clone(basis),
         })
     }
@@ -185,8 +216,8 @@ impl Ring {
             .flat_map(|limb| limb.iter())
             .map(|&x| self.build.flavour.word(x))
             .collect();
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        self.queue.write(&mut memory, self.at(&out), &words)?;
+        let mut memory = self.arena.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        self.arena.queue.write(&mut memory, self.at(&out), &words)?;
         drop(memory);
         Ok(out)
     }
@@ -197,9 +228,9 @@ impl Ring {
     /// When a kernel or the transfer failed.
     pub fn download(&self, limbs: &Limbs) -> Result<Vec<Vec<f64>>, OpenClError> {
         self.owns("Ring::download", &[limbs])?;
-        let mut words = vec![0u64; limbs.basis.len() << self.log_n];
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        self.queue.read(&memory, self.at(limbs), &mut words)?;
+        let mut words = vec![0u64; limbs.basis.len() << self.arena.log_n];
+        let memory = self.arena.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        self.arena.queue.read(&memory, self.at(limbs), &mut words)?;
         drop(memory);
         let limb = |words: &[u64]| {
             words
@@ -263,7 +294,7 @@ impl Ring {
     ) -> Result<(), OpenClError> {
         self.owns(kernel, &[out])?;
         self.owns(kernel, inputs)?;
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = self.arena.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let mut arguments = vec![
             Argument::Words(&memory),
             Argument::Number(out.lease.first()),
@@ -272,16 +303,16 @@ impl Ring {
         ];
         arguments.extend(inputs.iter().map(|limbs| Argument::Number(limbs.lease.first())));
         arguments.extend(more);
-        self.queue.launch(kernel, grid, items, &arguments)
+        self.arena.queue.launch(kernel, grid, items, &arguments)
     }
 
     /// The word at which limbs begin.
     fn at(&self, limbs: &Limbs) -> usize {
-        (limbs.lease.first() as usize) << self.log_n
+        (limbs.lease.first() as usize) << self.arena.log_n
     }
 
     pub(crate) fn owns(&self, operation: &'static str, all: &[&Limbs]) -> Result<(), OpenClError> {
-        if all.iter().all(|limbs| limbs.lease.is_of(&self.slots)) {
+        if all.iter().all(|limbs| limbs.lease.is_of(&self.arena.slots)) {
             return Ok(());
         }
         Err(OpenClError::mismatch(operation, "limbs of another ring"))
@@ -294,4 +325,9 @@ impl Ring {
         let reason = format!("primes {:?} and {:?}", a.indices, b.indices);
         Err(OpenClError::mismatch(operation, reason))
     }
+}
+
+fn tables(moduli: &[Modulus], log_n: u32) -> Result<Vec<NttTable>, OpenClError> {
+    let tables = moduli.iter().map(|m| NttTable::new(*m, log_n));
+    Ok(tables.collect::<Result<Vec<_>, _>>()?)
 }

@@ -11,22 +11,25 @@ use tacita_ckks::keys::KeyLimbs;
 use tacita_ckks::CkksError;
 use tacita_ring::packed::{pack, packed_len};
 use tacita_rlwe::ciphertext::Polynomial;
+use tacita_rlwe::switching::Gadget;
 use tacita_rlwe::RlweError;
 
 /// A key on a device: of both halves of every digit the packed residues.
 pub struct SwitchingKey {
+    seed: [u8; 32],
     limbs: usize,
     special: usize,
+    gadget: Gadget,
     digits: usize,
     words: Buffer<u64>,
     /// By half, digit and limb, the word at which its residues begin.
     starts: Vec<u64>,
-    /// These for the limbs of a lower level, by their number and that of the digits.
+    /// These for some limbs and the number of digits.
     rows: Mutex<Rows>,
 }
 
-/// The starts of limbs and digits, by their numbers.
-type Rows = HashMap<(usize, usize), Arc<Buffer<u64>>>;
+/// The starts of limbs and digits, by the limbs and the number of digits.
+type Rows = HashMap<(Vec<usize>, usize), Arc<Buffer<u64>>>;
 
 impl SwitchingKey {
     /// Special limbs.
@@ -53,18 +56,18 @@ impl Engine {
     /// A key to the device.
     ///
     /// # Errors
-    /// When memory is short, or a residue is not canonical.
+    /// When memory is short, or a residue is not canonical. Limbs that a joined key lacks stay out.
     pub fn upload_key(&self, key: &tacita_rlwe::SwitchingKey) -> Result<SwitchingKey, CkksError> {
         let rlwe = &self.rlwe;
-        let digits = tacita_rlwe::SwitchingKey::digits(rlwe, (key.limbs, key.special), key.gadget);
+        let digits = key.count();
         let chain = self.chain(key.limbs, key.special);
         let halves = (0..2).flat_map(|half| (0..digits).map(move |d| (half, d)));
         let (mut words, mut starts) = (Vec::new(), Vec::new());
         for (half, d) in halves {
             for (at, &index) in chain.iter().enumerate() {
-                let p = rlwe.modulus(index).p();
-                let mut bytes = vec![0; packed_len(rlwe.n(), p)];
-                if !pack(&key.limb(rlwe, half, d, at), p, &mut bytes) {
+                let (p, limb) = (rlwe.modulus(index).p(), key.limb(rlwe, half, d, at));
+                let mut bytes = vec![0; packed_len(limb.len(), p)];
+                if !pack(&limb, p, &mut bytes) {
                     let why = format!("limb {at} of a key is not canonical modulo {p}");
                     return Err(RlweError::Parameters(why).into());
                 }
@@ -77,12 +80,34 @@ impl Engine {
         // The last residue is read with the word behind it.
         words.push(0);
         Ok(SwitchingKey {
+            seed: key.seed,
             limbs: key.limbs,
             special: key.special,
+            gadget: key.gadget,
             digits,
             words: self.ring.buffer_of(&words)?,
             starts,
             rows: Mutex::default(),
+        })
+    }
+
+    /// A key from the device.
+    pub(crate) fn download_key(&self, key: &SwitchingKey) -> Result<tacita_rlwe::SwitchingKey, CkksError> {
+        let (n, chain) = (self.rlwe.n(), self.chain(key.limbs, key.special));
+        let mut words = vec![0u64; key.starts[key.digits * chain.len()] as usize];
+        self.ring.read(&key.words, &mut words)?;
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let rows = key.starts.iter().zip(chain.repeat(key.digits));
+        let row = |(&start, index): (&u64, usize)| {
+            let len = packed_len(n, self.rlwe.modulus(index).p());
+            &words[8 * start as usize..][..len]
+        };
+        let b: Vec<u8> = rows.flat_map(row).copied().collect();
+        let shape = (key.limbs, key.special);
+        let made = tacita_rlwe::SwitchingKey::from_packed(&self.rlwe, key.seed, shape, key.gadget, &b);
+        made.map_err(|e| {
+            let why = format!("limb {} of a key is not canonical modulo {}", e.limb, e.prime);
+            RlweError::Parameters(why).into()
         })
     }
 
@@ -124,7 +149,7 @@ impl Engine {
 
     /// The inner product of digits with a key: a pair over QP.
     pub(crate) fn inner_product(&self, digits: &Digits, key: &SwitchingKey) -> Result<Pair<Poly>, CkksError> {
-        if digits.special != key.special || digits.q_len > key.limbs || digits.count > key.digits {
+        if digits.special != key.special || !self.serves(key, digits.q_len) || digits.count > key.digits {
             return Err(RlweError::MissingKey(format!(
                 "{} digits of {} limbs over {} special primes were given to a key with {}, {} and {}",
                 digits.count, digits.q_len, digits.special, key.digits, key.limbs, key.special
@@ -136,11 +161,16 @@ impl Engine {
 
     /// The same of a polynomial over QP that is small: one digit.
     pub(crate) fn small_product(&self, x: &Poly, key: &SwitchingKey) -> Result<Pair<Poly>, CkksError> {
-        if x.p_len() != key.special || x.q_len > key.limbs || key.digits != 1 {
+        if x.p_len() != key.special || !self.serves(key, x.q_len) || key.digits != 1 {
             let why = format!("{} limbs of a small polynomial, a key of {}", x.q_len, key.limbs);
             return Err(RlweError::MissingKey(why).into());
         }
         Ok(self.product(&x.limbs, (x.q_len, 1), key)?)
+    }
+
+    /// Whether a key has the limbs of so many.
+    fn serves(&self, key: &SwitchingKey, q_len: usize) -> bool {
+        self.rlwe.key_limb(q_len - 1) < key.limbs
     }
 
     fn product(
@@ -170,17 +200,19 @@ impl Engine {
 
     fn rows(&self, key: &SwitchingKey, q_len: usize, count: usize) -> Made<Arc<Buffer<u64>>> {
         let lock = || key.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rows) = lock().get(&(q_len, count)) {
+        let each = key.limbs + key.special;
+        let own = (0..q_len).map(|limb| self.rlwe.key_limb(limb));
+        let limbs: Vec<usize> = own.chain(key.limbs..each).collect();
+        let at = (limbs, count);
+        if let Some(rows) = lock().get(&at) {
             return Ok(Arc::clone(rows));
         }
-        let each = key.limbs + key.special;
-        let limbs = || (0..q_len).chain(key.limbs..each);
         let digits = (0..2).flat_map(|half| (0..count).map(move |d| (half * key.digits + d) * each));
         let rows: Vec<u64> = digits
-            .flat_map(|first| limbs().map(move |at| first + at))
+            .flat_map(|first| at.0.iter().map(move |limb| first + limb))
             .map(|row| key.starts[row])
             .collect();
         let rows = Arc::new(self.ring.buffer_of(&rows)?);
-        Ok(Arc::clone(lock().entry((q_len, count)).or_insert(rows)))
+        Ok(Arc::clone(lock().entry(at).or_insert(rows)))
     }
 }

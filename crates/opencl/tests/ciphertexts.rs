@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::sync::Arc;
 use tacita_ckks::backend::{Backend, CiphertextOf as Of};
+use tacita_ckks::bootstrap::refresh::shallow::{ShallowMatrices, ShallowRefresh};
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::bootstrap::{required_keys, Bootstrapper, Content};
 use tacita_ckks::generator::KeyGenerator;
@@ -11,6 +12,7 @@ use tacita_ckks::keys::{galois_of_rotation, KeySpec};
 use tacita_ckks::linear::{LinearTransform, Term};
 use tacita_ckks::matmul::Matrix;
 use tacita_ckks::{Ciphertext, CkksError, CkksParameters, Complex64, EvaluationKeys, Evaluator, KeyKind};
+use tacita_coefficients::{refresh, Refresh, ToCoefficients};
 use tacita_opencl::{devices, Build, Device, Engine, Flavour, OpenClError, ReferenceBootstrap};
 use tacita_rlwe::{encrypt, SecretKey};
 
@@ -54,6 +56,9 @@ impl Toy {
         let secret = SecretKey::generate(params.rlwe()).expect("randomness");
         let generator = KeyGenerator::new(&params, &secret).expect("a generator");
         let mut specs = required_keys(&params);
+        for spec in tacita_coefficients::required_keys(&params) {
+            tacita_ckks::keys::add(&mut specs, spec);
+        }
         let limbs = params.rlwe().q_len();
         for step in STEPS {
             let kind = KeyKind::Galois(galois_of_rotation(&params, step));
@@ -285,5 +290,41 @@ fn whole_bootstraps_have_the_bits_of_the_processor() {
         let device = bootstraps(&toy.device, uploaded);
         let residues = toy.assert_equal("bootstraps", bootstraps(&toy.host, inputs), device);
         assert!(residues > 100_000, "{residues}");
+    }
+}
+
+/// Coefficients to slots as they are, through a function, and through it to every level.
+fn refreshes<B: Backend>(e: &Evaluator<B>, x: &Of<B>) -> Result<Vec<Of<B>>> {
+    let (b, f) = (Bootstrapper::new(e)?, Harmonics::new(&vector(4, 4))?);
+    let low = b.slots_to_coefficients(e, x)?;
+    let mut out = refresh(e, &Refresh::Whole(&b), &[&low, &low], 0)?;
+    out.extend(refresh(e, &Refresh::Through(&b, &f), &[&low], 0)?);
+    for level in e.params().bottom_level()..=f.out_level(e.params())? {
+        let matrices = Arc::new(ShallowMatrices::new(e, f.depth(), level)?);
+        let shallow = ShallowRefresh::new(e, matrices)?;
+        let ends = refresh(e, &Refresh::Shallow(&shallow, &f), &[&low], 0)?;
+        assert_eq!(ends[0].level(), level);
+        out.extend(ends);
+    }
+    Ok(out)
+}
+
+#[test]
+fn what_surrounds_products_of_coefficients_has_the_bits_of_the_processor() {
+    for toy in Toy::all() {
+        let (engine, p) = (toy.device.backend(), toy.host.params());
+        let host = ToCoefficients::new(&toy.host).expect("matrices");
+        let device = ToCoefficients::new(&toy.device).expect("room");
+        let mut residues = 0;
+        for level in p.bottom_level() + 1..=p.top_level() {
+            let x = toy.encrypt(level, level);
+            let copy = engine.upload(&x).expect("room");
+            let low = device.apply(&toy.device, &copy).map(|x| vec![x]);
+            residues += toy.assert_equal("to coefficients", host.apply(&toy.host, &x).map(|x| vec![x]), low);
+        }
+        let x = toy.encrypt(p.bottom_level(), 1);
+        let device = refreshes(&toy.device, &engine.upload(&x).expect("room"));
+        residues += toy.assert_equal("refreshes", refreshes(&toy.host, &x), device);
+        assert!(residues >= 1 << 19, "{residues}");
     }
 }

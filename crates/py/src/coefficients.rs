@@ -2,7 +2,6 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{self, TacitaError};
 use crate::evaluator::{Evaluator, Handle};
-use crate::maps::Maps;
 use crate::parameters::{native_level, Parameters};
 use crate::secret::SecretKey;
 use crate::side::Residues;
@@ -13,7 +12,8 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use tacita_ckks::bootstrap::refresh::Harmonics;
 use tacita_ckks::CkksParameters;
-use tacita_coefficients::{self as products, Refresh};
+use tacita_coefficients as products;
+use tacita_sides::{Operation, Refreshed};
 use tacita_wire::Owner;
 
 /// (steps, highest user level) of the rotation keys that coefficient products need beside bootstrapping's, as
@@ -90,22 +90,22 @@ impl CoefficientBlocks {
     }
 }
 
-/// Products by plain matrices on the coefficients of ciphertexts that `evaluator` computes on.
+/// Products by plain matrices on the coefficients of ciphertexts that `evaluator` computes on. The steps in
+/// the small ring are the processor's, wherever the others are.
 #[pyclass(frozen, module = "tacita._native")]
 pub struct Coefficients {
     evaluator: Py<Evaluator>,
     keys: Py<CoefficientKeys>,
-    maps: Arc<Maps>,
 }
 
 impl Coefficients {
     fn run<T: Send>(
         &self,
         py: Python<'_>,
-        f: impl FnOnce(&Evaluator, &products::CoefficientKeys) -> products::Result<T> + Send,
+        f: impl FnOnce(&SmallKeys) -> products::Result<T> + Send,
     ) -> PyResult<T> {
         let (evaluator, keys) = (self.evaluator.get(), self.keys.get());
-        py.detach(|| evaluator.pool.install(|| f(evaluator, &keys.inner.inner)))
+        py.detach(|| evaluator.pool.install(|| f(&keys.inner)))
             .map_err(error::coefficients)
     }
 
@@ -116,40 +116,28 @@ impl Coefficients {
         };
         cts.iter().map(one).collect()
     }
-
-    fn wrapped(&self, found: Vec<tacita_ckks::Ciphertext>) -> Vec<Ciphertext> {
-        found
-            .into_iter()
-            .map(|c| self.evaluator.get().wrap(Residues::Processor(c)))
-            .collect()
-    }
 }
 
 #[pymethods]
 impl Coefficients {
-    /// Encodes slots-to-coefficients. Raises ParameterError for keys of another client or other parameters,
-    /// TacitaError for an evaluator on a device.
+    /// Raises ParameterError for keys of another client or other parameters, TacitaError for an evaluator on a
+    /// device.
     #[new]
-    fn new(py: Python<'_>, evaluator: Py<Evaluator>, keys: Py<CoefficientKeys>) -> PyResult<Self> {
+    fn new(evaluator: Py<Evaluator>, keys: Py<CoefficientKeys>) -> PyResult<Self> {
         let (e, k) = (evaluator.get(), keys.get());
-        let side = e.sides.on_processor("coefficient_product")?;
-        if side.evaluator.rlwe().hash() != k.params.rlwe().hash() || e.owner != k.owner {
+        e.sides.on_processor("coefficient_product")?;
+        if e.params().rlwe().hash() != k.params.rlwe().hash() || e.owner != k.owner {
             return Err(error::ParameterError::new_err(
                 "the coefficient keys and the evaluator have different parameters or clients",
             ));
         }
-        let maps = py.detach(|| Maps::shared(&side.evaluator, &e.maps, k.inner.tokens))?;
-        Ok(Self {
-            evaluator,
-            keys,
-            maps,
-        })
+        Ok(Self { evaluator, keys })
     }
 
     /// Features of one ciphertext, of one block, and small ciphertexts of a large one.
     #[getter]
     fn shape(&self) -> (usize, usize, usize) {
-        let a = self.maps.inner.arrangement();
+        let a = self.keys.get().inner.products.arrangement();
         (a.features(), a.block(), a.ratio())
     }
 
@@ -164,23 +152,22 @@ impl Coefficients {
         let shape = (matrix.shape()[0], matrix.shape()[1]);
         let values = matrix.as_slice()?.to_vec();
         let bias = bias.map_or(Ok(Vec::new()), |b| b.as_slice().map(<[f64]>::to_vec))?;
-        py.detach(|| self.maps.inner.weights(shape, &values, &bias))
+        let products = &self.keys.get().inner.products;
+        py.detach(|| products.weights(shape, &values, &bias))
             .map(CoefficientWeights)
             .map_err(error::coefficients)
     }
 
     /// Slots at user level 1 or more to coefficients.
     fn to_coefficients(&self, py: Python<'_>, cts: Vec<Handle<'_>>) -> PyResult<Vec<Ciphertext>> {
-        let cts = self.taken(&cts)?;
-        let one = |e: &Evaluator, ct| self.maps.inner.to_coefficients(&e.sides.processor.evaluator, ct);
-        let found = self.run(py, |e, _| cts.iter().map(|ct| one(e, ct)).collect())?;
-        Ok(self.wrapped(found))
+        let cts: Vec<&Ciphertext> = cts.iter().map(|c| &**c).collect();
+        self.evaluator.get().many(py, &cts, &Operation::ToCoefficients)
     }
 
     /// Coefficients to the blocks of so many features.
     fn descend(&self, py: Python<'_>, cts: Vec<Handle<'_>>, features: usize) -> PyResult<CoefficientBlocks> {
         let cts = self.taken(&cts)?;
-        let found = self.run(py, |_, keys| self.maps.inner.descend(keys, &cts, features))?;
+        let found = self.run(py, |keys| keys.products.descend(&keys.inner, &cts, features))?;
         Ok(CoefficientBlocks(found))
     }
 
@@ -192,14 +179,15 @@ impl Coefficients {
         weights: &CoefficientWeights,
     ) -> PyResult<CoefficientBlocks> {
         let blocks = blocks.0.clone();
-        let found = self.run(py, |_, keys| self.maps.inner.multiply(keys, blocks, &weights.0))?;
+        let found = self.run(py, |keys| keys.products.multiply(&keys.inner, blocks, &weights.0))?;
         Ok(CoefficientBlocks(found))
     }
 
     /// Blocks of a product to large ciphertexts, still coefficients.
     fn ascend(&self, py: Python<'_>, blocks: &CoefficientBlocks) -> PyResult<Vec<Ciphertext>> {
-        let found = self.run(py, |_, keys| self.maps.inner.ascend(keys, &blocks.0))?;
-        Ok(self.wrapped(found))
+        let found = self.run(py, |keys| keys.products.ascend(&keys.inner, &blocks.0))?;
+        let wrap = |x| self.evaluator.get().wrap(Residues::Processor(x));
+        Ok(found.into_iter().map(wrap).collect())
     }
 
     /// Coefficients to fresh slots; through Re sum_k `coeffs[k]` exp(i k PHASE w) of both parts where given,
@@ -214,10 +202,7 @@ impl Coefficients {
         level: Option<usize>,
         at_once: usize,
     ) -> PyResult<Vec<Ciphertext>> {
-        let cts = self.taken(&cts)?;
-        let coeffs = coeffs
-            .map(|c| c.as_slice().map(<[Complex64]>::to_vec))
-            .transpose()?;
+        let cts: Vec<&Ciphertext> = cts.iter().map(|c| &**c).collect();
         let params = &self.keys.get().params;
         let level = level.map(|l| native_level("refresh", params, l)).transpose()?;
         if coeffs.is_none() && level.is_some() {
@@ -225,20 +210,16 @@ impl Coefficients {
                 "refresh: a level without a function; hint: coeffs, or neither",
             ));
         }
-        let found = self.run(py, |e, _| {
-            let (side, e) = (&e.sides.processor, &e.sides.processor.evaluator);
-            let f = coeffs.map(|c| Harmonics::new(&c)).transpose()?;
-            let shallow = match (&f, level) {
-                (Some(f), Some(level)) => Some(self.maps.shallow(e, f.depth(), level)?),
-                _ => None,
-            };
-            let how = match (&f, &shallow) {
-                (Some(f), Some(shallow)) => Refresh::Shallow(shallow, f),
-                (Some(f), None) => Refresh::Through(side.prepare()?, f),
-                _ => Refresh::Whole(side.prepare()?),
-            };
-            products::refresh(e, &how, &cts, at_once)
-        })?;
-        Ok(self.wrapped(found))
+        let coeffs = coeffs
+            .map(|c| c.as_slice().map(<[Complex64]>::to_vec))
+            .transpose()?;
+        let through = coeffs.map(|c| Harmonics::new(&c)).transpose();
+        let through = through.map_err(error::ckks)?;
+        let how = Refreshed {
+            through: through.as_ref(),
+            level,
+            at_once,
+        };
+        self.evaluator.get().many(py, &cts, &Operation::Refresh(how))
     }
 }

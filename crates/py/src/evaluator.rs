@@ -2,7 +2,6 @@
 use crate::ciphertext::Ciphertext;
 use crate::error::{self, LevelError, TacitaError};
 use crate::keys::EvaluationKeys;
-use crate::maps::Place;
 use crate::parameters::{native_level, Parameters};
 use crate::side::{Residues, Sides};
 use crate::small_keys::SmallKeys;
@@ -27,7 +26,6 @@ pub struct Evaluator {
     pub(crate) pool: Arc<ThreadPool>,
     pub(crate) owner: Owner,
     pub(crate) small: Option<Arc<SmallKeys>>,
-    pub(crate) maps: Arc<Place>,
 }
 
 impl Evaluator {
@@ -140,7 +138,6 @@ impl Evaluator {
             pool: Arc::new(pool),
             owner: keys.as_ref().map(|k| k.owner).unwrap_or_default(),
             small: keys.and_then(|k| k.small.clone()),
-            maps: Arc::default(),
         })
     }
 
@@ -156,7 +153,6 @@ impl Evaluator {
             pool: self.pool.clone(),
             owner: keys.owner,
             small: keys.small.clone(),
-            maps: self.maps.clone(),
         })
     }
 

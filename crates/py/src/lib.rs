@@ -12,7 +12,6 @@ mod coefficients;
 mod error;
 mod evaluator;
 mod keys;
-mod maps;
 mod matmul;
 mod opencl;
 mod parameters;

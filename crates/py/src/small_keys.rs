@@ -3,21 +3,31 @@ use crate::error;
 use pyo3::PyResult;
 use std::io::{Read, Write};
 use tacita_ckks::CkksParameters;
-use tacita_coefficients::{CoefficientKeys, KeyShapes};
+use tacita_coefficients::{CoefficientKeys, Coefficients, KeyShapes};
 use tacita_rlwe::SecretKey;
 use tacita_wire::{KeyShape, Owner};
 
-/// The keys for products of so many tokens.
+/// The keys for products of so many tokens, and what computes with them.
 pub struct SmallKeys {
     pub inner: CoefficientKeys,
     pub tokens: usize,
+    pub products: Coefficients,
 }
 
 impl SmallKeys {
     /// Draws a small secret, makes the keys and forgets it.
     pub fn generate(params: &CkksParameters, secret: &SecretKey, tokens: usize) -> PyResult<Self> {
         let inner = CoefficientKeys::generate(params, secret, tokens).map_err(error::coefficients)?;
-        Ok(Self { inner, tokens })
+        Self::new(inner, params, tokens)
+    }
+
+    fn new(inner: CoefficientKeys, params: &CkksParameters, tokens: usize) -> PyResult<Self> {
+        let products = Coefficients::new(params, tokens).map_err(error::coefficients)?;
+        Ok(Self {
+            inner,
+            tokens,
+            products,
+        })
     }
 
     /// Appends them to a file of evaluation keys.
@@ -40,7 +50,7 @@ impl SmallKeys {
         let keys = tacita_wire::read_switching_keys(&mut r, hash, owner, &each).map_err(error::wire)?;
         tacita_wire::expect_end(&mut r, "coefficient keys", keys.len() as u64).map_err(error::wire)?;
         let inner = CoefficientKeys::from_parts(&shapes, keys).map_err(error::coefficients)?;
-        Ok(Self { inner, tokens })
+        Self::new(inner, params, tokens)
     }
 }
 

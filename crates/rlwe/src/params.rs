@@ -208,7 +208,7 @@ impl Parameters {
     }
 
     /// The limb of a key that belongs to ciphertext limb `limb`.
-    pub(crate) fn key_limb(&self, limb: usize) -> usize {
+    pub fn key_limb(&self, limb: usize) -> usize {
         let gap = &self.0.gap;
         limb + if limb < gap.start { 0 } else { gap.len() }
     }

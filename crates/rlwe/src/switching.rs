@@ -77,6 +77,11 @@ impl SwitchingKey {
         }
     }
 
+    /// Number of its digits.
+    pub fn count(&self) -> usize {
+        self.packed.as_ref().map_or(self.b.len(), PackedHalves::digits)
+    }
+
     /// Makes the key that switches from `from` to `to` (secrets in NTT form over all primes).
     ///
     /// # Errors
@@ -161,7 +166,7 @@ impl SwitchingKey {
     /// added up, and the gadget of the sum is 1 modulo the primes of each. Its error is the sum of theirs.
     /// Without the limbs that `from` leaves out, and of doubles; its seed makes none of its halves.
     pub fn joined(&self, from: &Parameters, to: &Parameters) -> Self {
-        let digits = self.packed.as_ref().map_or(self.b.len(), PackedHalves::digits);
+        let digits = self.count();
         let (first, joined) = (from.first_limbs(self.special), to.first_limbs(self.special));
         let group = |d: usize| joined.partition_point(|&limb| limb <= first[d]) - 1;
         let mut chain = vec![None; self.limbs];

@@ -9,5 +9,5 @@ mod processor;
 pub mod products;
 mod side;
 
-pub use operations::Operation;
+pub use operations::{Operation, Refreshed};
 pub use side::{Home, Residues, Side};

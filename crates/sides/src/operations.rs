@@ -7,6 +7,7 @@ use tacita_ckks::bootstrap::Content;
 use tacita_ckks::linear::LinearTransform;
 use tacita_ckks::matmul::Matrix;
 use tacita_ckks::{CkksError, Evaluator};
+use tacita_coefficients::Refresh;
 
 /// What is done to ciphertexts, with what is public of it.
 pub enum Operation<'a> {
@@ -33,6 +34,21 @@ pub enum Operation<'a> {
     DropTo(usize),
     Bootstrap(&'a [Content]),
     BootstrapThrough(&'a [Content], &'a Harmonics),
+    /// Slots to the coefficients of a product.
+    ToCoefficients,
+    /// Those of its results to slots: see [`Refreshed`].
+    Refresh(Refreshed<'a>),
+}
+
+/// How coefficients become slots.
+#[derive(Clone, Copy)]
+pub struct Refreshed<'a> {
+    /// Through this function of both parts.
+    pub through: Option<&'a Harmonics>,
+    /// And then at this native level, or as high as it can end.
+    pub level: Option<usize>,
+    /// How many beside each other: 0 for half the threads.
+    pub at_once: usize,
 }
 
 impl Operation<'_> {
@@ -59,6 +75,11 @@ impl Operation<'_> {
                 let bootstrapper = side.bootstrapper()?;
                 return bootstrapper.bootstrap_through_many(e, &inputs(x, contents), f);
             }
+            Self::ToCoefficients => {
+                let lower = side.to_coefficients()?;
+                return x.iter().map(|x| lower.apply(e, x)).collect();
+            }
+            Self::Refresh(how) => return refreshed(side, x, how),
             Self::Add => aligned(e, x, Evaluator::add),
             Self::Sub => aligned(e, x, Evaluator::sub),
             Self::Mul => aligned(e, x, Evaluator::mul),
@@ -78,6 +99,19 @@ impl Operation<'_> {
         };
         Ok(vec![one?])
     }
+}
+
+fn refreshed<B: Backend>(side: &Side<B>, x: &[&Of<B>], how: Refreshed<'_>) -> Result<Vec<Of<B>>, CkksError> {
+    let shallow = match (how.through, how.level) {
+        (Some(f), Some(level)) => Some(side.shallow(f.depth(), level)?),
+        _ => None,
+    };
+    let refresh = match (how.through, &shallow) {
+        (Some(f), Some(shallow)) => Refresh::Shallow(shallow, f),
+        (Some(f), None) => Refresh::Through(side.bootstrapper()?, f),
+        (None, _) => Refresh::Whole(side.bootstrapper()?),
+    };
+    tacita_coefficients::refresh(&side.evaluator, &refresh, x, how.at_once)
 }
 
 fn aligned<B: Backend>(

@@ -1,6 +1,7 @@
 //! A refresh through a function that ends low: values, level and scale, at several depths and levels.
 use crate::toy::{average, values, worst, Toy};
-use tacita_ckks::bootstrap::refresh::shallow::ShallowRefresh;
+use std::sync::Arc;
+use tacita_ckks::bootstrap::refresh::shallow::{ShallowMatrices, ShallowRefresh};
 use tacita_ckks::bootstrap::refresh::{phase, Harmonics, MULTIPLE};
 use tacita_ckks::bootstrap::{Bootstrapper, Content};
 use tacita_ckks::Complex64;
@@ -27,7 +28,8 @@ fn the_result_is_that_of_a_refresh_at_a_lower_level() {
         let c = coefficients(degree);
         let f = Harmonics::new(&c).unwrap();
         let out = e.params().bottom_level() + above;
-        let shallow = ShallowRefresh::new(e, f.depth(), out).unwrap();
+        let matrices = ShallowMatrices::new(e, f.depth(), out).unwrap();
+        let shallow = ShallowRefresh::new(e, Arc::new(matrices)).unwrap();
         let x = values(512, degree as u64, content == Content::Complex);
         let low = b
             .slots_to_coefficients(e, &t.encrypt(&x, e.params().bottom_level()))
@@ -75,9 +77,10 @@ fn what_takes_too_many_limbs_or_another_depth_is_refused() {
     let t = Toy::new("insecure_toy_n8", &[], true);
     let e = &t.evaluator;
     let top = e.params().top_level();
-    assert!(ShallowRefresh::new(e, 1, top).is_ok());
-    assert!(ShallowRefresh::new(e, 2, top).is_err());
-    let shallow = ShallowRefresh::new(e, 2, e.params().bottom_level()).unwrap();
+    assert!(ShallowMatrices::new(e, 1, top).is_ok());
+    assert!(ShallowMatrices::new(e, 2, top).is_err());
+    let matrices = ShallowMatrices::new(e, 2, e.params().bottom_level()).unwrap();
+    let shallow = ShallowRefresh::new(e, Arc::new(matrices)).unwrap();
     let low = e
         .drop_to(&t.encrypt(&values(128, 1, true), 2), 1)
         .unwrap()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from test_options_ckks import BUILDS, INFO, TOKENS
 from tiny_decoders import llama
 
 from tacita import compiled
+from tacita.approx.activations import gelu
+from tacita.approx.fourier import fit
 from tacita.errors import InputError, ResourceError
 from tacita.evaluate.keyring import KeyRing
 from tacita.generation.generate import Request, generate_batch
+from tacita.layouts.registry import Shape
 from tacita.packings import executor
 from tacita.packings.conformance import CASES, circuit_of, world_of
+from tacita.packings.lowering import lowering_of
 from tacita.planning.place.circuit import place_circuit
 from tacita.plans.prices.formulas import prices_of
 from tacita.resources import GB, device_number, devices
@@ -29,14 +34,24 @@ from tacita.server.jobs import worker
 from tacita.server.jobs.evaluator import open_evaluator
 from tacita.server.jobs.messages import RESOURCES, Done, Failed, Passed
 from tacita.slots.ckks import CkksBackend
-from tacita.slots.conformance import CHECKS, Harness
+from tacita.slots.conformance import CHECKS, COEFFICIENT_TOKENS, Harness
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
 
-# but for what a device refuses
-COMPUTED = [check for check in CHECKS if "coefficient" not in check.__name__]
-CLASSIFIED = next(case for case in CASES if case.name == "norms after, first row, pooled, classified")
+# By packing what is classified: products of coefficients are for blocks of all tokens, with a bootstrap.
+CLASSIFIED = dict.fromkeys(BUILDS, "norms after, first row, pooled, classified")
+CLASSIFIED["coefficients"] = "norms after, averaged, classified"
+BY_COEFFICIENTS = partial(lowering_of, shape=Shape("coefficients", "hoisted", INFO.slots, TOKENS))
+
+
+def by_coefficients(graph: Any, weights: Any, specs: Any) -> Any:
+    """The circuit with GELU by a bootstrap, and its feed-forward block by products of coefficients."""
+    (name,) = (name for name in specs.nodes if name.endswith("feed_forward"))
+    polynomial = specs.nodes[name].function
+    series = fit("gelu", gelu.exact, polynomial.interval, polynomial.domain, 1e-4)
+    nodes = {**specs.nodes, name: replace(specs.nodes[name], function=series)}
+    return BY_COEFFICIENTS(graph, weights, replace(specs, nodes=nodes))
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +67,11 @@ class World:
     """A little model with keys of its own and an encrypted request."""
 
     def __init__(self, packing: str, folder: Path) -> None:
-        world = world_of(CLASSIFIED, TOKENS)
-        self.circuit = circuit_of(world, BUILDS[packing])
+        world = world_of(next(case for case in CASES if case.name == CLASSIFIED[packing]), TOKENS)
+        self.circuit = circuit_of(world, {**BUILDS, "coefficients": by_coefficients}[packing])
         self.placed = place_circuit(self.circuit, INFO, prices_of(INFO, None))
-        self.engine = make_engine(toy(INFO.preset), self.placed.rotations, folder)
+        tokens = TOKENS if packing == "coefficients" else None
+        self.engine = make_engine(toy(INFO.preset), self.placed.rotations, folder, tokens=tokens)
         levels = {**self.placed.placement.request, **self.placed.fixed_levels}
         self.request = self.engine.request(self.circuit, world.samples, levels)
 
@@ -77,20 +93,22 @@ def harness(device: int, tmp_path_factory: pytest.TempPathFactory) -> Harness:
     params = toy(INFO.preset)
     steps = {k % params.slots for k in ROTATIONS} | {params.slots // 2}
     rotations = [(k, params.max_level) for k in sorted(steps)]
-    engine = make_engine(params, rotations, tmp_path_factory.mktemp("keys"))
+    engine = make_engine(params, rotations, tmp_path_factory.mktemp("keys"), tokens=COEFFICIENT_TOKENS)
     be = CkksBackend(compiled.native.Evaluator(params, engine.keys, 1, device))
     return Harness(be, engine.encrypt, engine.secret.decrypt, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("check", COMPUTED, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_conformance_on_a_device(harness: Harness, check: Any) -> None:
     check(harness)
 
 
-@pytest.mark.parametrize("packing", BUILDS)
+@pytest.mark.parametrize("packing", CLASSIFIED)
 def test_a_whole_classification_has_the_processors_bytes(packing: str, device: int, tmp_path: Path) -> None:
     world = World(packing, tmp_path)
     assert any(stage.bootstraps for stage in world.placed.stages)
+    products = [stage.name for stage in world.circuit.stages if stage.name.endswith("feed_forward.restore")]
+    assert len(products) == (packing == "coefficients")
     response = world.response(world.on(device))
     assert response and response == world.response(world.engine.evaluator)
 
@@ -100,10 +118,9 @@ def test_what_a_device_does_not_compute_is_refused_and_not_done_elsewhere(
 ) -> None:
     native, params = compiled.native, toy(INFO.preset)
     engine = make_engine(params, [], tmp_path)
-    keys = native.CoefficientKeys.generate(engine.secret, 8)
-    refusal = "coefficient_product: devices of OpenCL do not compute it yet; hint: --device cpu"
+    refusal = "rescale_ms: devices of OpenCL do not compute it yet; hint: --device cpu"
     with pytest.raises(native.TacitaError, match=refusal):
-        native.Coefficients(native.Evaluator(params, engine.keys, 1, device), keys)
+        native.Evaluator(params, engine.keys, 1, device).rescale_ms(engine.encrypt([0.5] * params.slots), 1)
 
 
 def test_ciphertexts_and_sums_go_from_side_to_side_or_say_why_not(device: int, tmp_path: Path) -> None:

@@ -120,12 +120,10 @@ impl Coefficients {
 
 #[pymethods]
 impl Coefficients {
-    /// Raises ParameterError for keys of another client or other parameters, TacitaError for an evaluator on a
-    /// device.
+    /// Raises ParameterError for keys of another client or other parameters.
     #[new]
     fn new(evaluator: Py<Evaluator>, keys: Py<CoefficientKeys>) -> PyResult<Self> {
         let (e, k) = (evaluator.get(), keys.get());
-        e.sides.on_processor("coefficient_product")?;
         if e.params().rlwe().hash() != k.params.rlwe().hash() || e.owner != k.owner {
             return Err(error::ParameterError::new_err(
                 "the coefficient keys and the evaluator have different parameters or clients",

@@ -267,9 +267,13 @@ MADE_BY = {
 }
 
 
-def population_line(plan: Plan) -> Iterator[str]:
-    """Yields a line about texts outside the intervals, and one about what they do to others in the same
-    request."""
+def tell_population(plan: AnyPlan) -> None:
+    """Says how many texts are outside the intervals, and what they do to others in the same request."""
+    for line in _population(plan) if isinstance(plan, Plan) else ():
+        say(line)
+
+
+def _population(plan: Plan) -> Iterator[str]:
     population = plan.population
     if population.method == NOT_ESTIMATED:
         yield (

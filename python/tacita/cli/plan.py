@@ -14,7 +14,7 @@ from tacita import api
 from tacita.api import unpublished
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, say, shown, size
-from tacita.cli.estimate import FILE, LINE, planned, population_line, show_estimate, tell_connection
+from tacita.cli.estimate import FILE, LINE, planned, show_estimate, tell_connection, tell_population
 from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, load_model, option, plan_request, taking
 from tacita.cli.report import step
 from tacita.cli.steps import open_plan
@@ -55,18 +55,13 @@ def run(context: typer.Context, settings: Settings, json: Json = None) -> None:
     should = f"evaluate should take {duration(plan.predicted_seconds())}{texts_in}"
     say(f"plan: {shown(str(path))} ({plan.hash[:12]}) in {duration(timed.seconds)}; {should}")
     tell_connection(plan)
-    _tell_population(plan)
+    tell_population(plan)
 
 
 def _make(settings: Settings, path: Path) -> tuple[AnyPlan, Checkpoint]:
     """Makes a plan, with the salt that lies beside its file."""
     checkpoint = load_model(settings.plan)
     return planned(checkpoint, replace(plan_request(settings.plan), salt=salt_beside(path))), checkpoint
-
-
-def _tell_population(plan: AnyPlan) -> None:
-    for line in population_line(plan) if isinstance(plan, Plan) else ():
-        say(line)
 
 
 @app.command("show")
@@ -81,7 +76,7 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     for line in _stages(plan) if isinstance(plan, Plan) else ():
         say(line)
     show_estimate(plan)
-    _tell_population(plan)
+    tell_population(plan)
 
 
 def _stages(plan: Plan) -> Iterator[str]:
@@ -134,4 +129,4 @@ def publish(
     say(f"publish: {shown(str(output))} ({what}; {size(written)}) in {duration(timed.seconds)}")
     say(f"sha256 {whole}")
     say(f"for the server alone: {shown(f'{work.plan}, {work.salt}')}")
-    _tell_population(plan)
+    tell_population(plan)

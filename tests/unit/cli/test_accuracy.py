@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ from tacita.approx.fit import FitError
 from tacita.approx.spec import from_dict
 from tacita.blocks.weights import Weights
 from tacita.cli import main
-from tacita.cli.ask.accuracy import language, scores, summary
+from tacita.cli.ask.accuracy import language, regression, scores, summary
 from tacita.cli.ask.measure import Row, of_words
 from tacita.cli.columns import read_labelled
 from tacita.errors import InputError
 from tacita.generation.sources import Floats
 from tacita.packings.specs import exact_spec
 from tacita.plans.json_fields import to_json
+from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import embed
 from tacita.texts.generation import ids_of
 from tacita.two_party.model import simulation
@@ -51,9 +53,9 @@ BAD = {
 
 
 def tacita_command(*arguments: str) -> tuple[int, str]:
-    """(exit status, stderr) of one command."""
+    """(exit status, what it says on stdout and stderr) of one command."""
     err = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+    with contextlib.redirect_stdout(err), contextlib.redirect_stderr(err):
         status = main(list(arguments))
     return status, err.getvalue()
 
@@ -353,3 +355,36 @@ def test_labels_that_match_are_counted_beside_those_that_do_not() -> None:
     figures = summary(rows)
     assert (figures["matches"], figures["mismatches"], figures["agreement"]) == (1, 1, 0.5)
     assert (figures["f1"], figures["reference_f1"]) == (pytest.approx(2 / 3), 1.0)
+
+
+def test_an_answer_that_failed_its_checks_is_no_label_and_has_no_error() -> None:
+    """The float model says 0, and so would the largest of what was decrypted."""
+    rows = [Row(0, (2.0, 0.0), (1.9, 0.0), 0.1, 0), Row(0, (2.0, 0.0), (0.0, 0.0), 0.1, 1, empty=True)]
+    figures = summary(rows)
+    assert (figures["accuracy"], figures["matches"], figures["mismatches"], figures["empty"]) == (
+        0.5,
+        1,
+        1,
+        1,
+    )
+    assert figures["macro_f1"] == pytest.approx(2 / 3)  # of label 0 alone: none is no label
+    assert figures["max_abs_error"] == figures["mean_abs_error"] == pytest.approx(0.1)
+    assert (summary(rows[1:])["max_abs_error"], regression(rows[1:])["correlation"]) == (None, None)
+    words = Row(3, (-1.0,) * 4, (-1.0,) * 4, 0.1, 1, empty=True)
+    assert (language([words])["accuracy"], language([words])["matches"]) == (0.0, 0)
+    assert scores(np.full((1, 4), np.nan), np.zeros(1))["top3"] == 0.0
+
+
+def test_what_is_without_an_answer_is_said_beside_what_the_plan_expects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classify = api.classify_locally
+
+    def fail(plan: Any, model: Any, text: Any, **how: Any) -> Any:
+        answer = classify(plan, model, text, **how)
+        return answer if text == "a fine film" else withhold_failed(replace(answer, trusted=False))
+
+    monkeypatch.setattr(api, "classify_locally", fail)
+    status, err, figures = measured(GOOD, tmp_path, "--backend", "plain")
+    assert status == 0 and figures["empty"] == figures["mismatches"] == 2
+    assert "2 without an answer" in err and "texts outside the intervals: not estimated" in err

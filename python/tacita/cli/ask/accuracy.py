@@ -18,17 +18,8 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
 from tacita.cli.columns import Line, admitted, beside, read_labelled, read_lines
-from tacita.cli.console import (
-    INCOMPLETE,
-    duration,
-    progress,
-    reporting,
-    say,
-    several,
-    show_rows,
-    shown,
-)
-from tacita.cli.estimate import Plot, planned
+from tacita.cli.console import INCOMPLETE, duration, progress, reporting, say, several, show_rows, shown
+from tacita.cli.estimate import Plot, planned, tell_population
 from tacita.cli.options import Json, load_model, model_folder, option, plan_request, taking
 from tacita.cli.plot import points, save
 from tacita.cli.report import security_of
@@ -100,8 +91,9 @@ def run(
 ) -> None:
     """Measure accuracy, agreement with the float model and the error of the logits; of a decoder perplexity.
 
-    Lines that are malformed or over the limit are named and left out; the exit status is then 1. With --json
-    a run that was cut off goes on where it stopped, by the rows beside that file.
+    Lines that are malformed or over the limit are named and left out; the exit status is then 1. An answer
+    that failed its checks is no label, so a wrong one, and has no error. With --json a run that was cut off
+    goes on where it stopped, by the rows beside that file.
     """
     run, request = settings.run, plan_request(settings.plan)
     options = settings.plan.model_copy(
@@ -121,6 +113,7 @@ def run(
     texts = [each.text for each in inputs if each.text is not None]
     request = request.calibrated_for(texts)
     plan = planned(checkpoint, request)
+    tell_population(plan)
     require_device(run.device, isinstance(plan, TwoPartyPlan) and plan.scheme)
     encrypted = backend == REAL
     processes = min(processes or (1 if encrypted else run.threads or all_threads()), len(inputs))
@@ -208,14 +201,11 @@ def _input(number: int, line: Line, model: Checkpoint) -> Input:
 
 
 def error_chart(rows: Sequence[Row], name: str) -> str:
-    """Draws each text's error beside how decided the float model is. Below the line an error of half the
+    """Draws each answer's error beside how decided the float model is. Below the line an error of half the
     distance between the two largest logits can turn no label."""
-    groups: dict[str, list[tuple[float, float]]] = {
-        "same label": [],
-        "another label": [],
-        "with a warning": [],
-    }
-    for row in rows:
+    kinds = ("same label", "another label", "with a warning")
+    groups: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+    for row in (row for row in rows if not row.empty):
         first, second = [*sorted(row.reference, reverse=True), 0.0, 0.0][:2]
         same = np.argmax(row.logits) == np.argmax(row.reference)
         kind = "with a warning" if row.warnings else "same label" if same else "another label"
@@ -223,7 +213,7 @@ def error_chart(rows: Sequence[Row], name: str) -> str:
         groups[kind].append((first - second, error))
     groups = {f"{kind}: {len(group)}": group for kind, group in groups.items()}
     axes = ("distance of the two largest logits, in the float model", "largest error of a logit")
-    words = f"{len(rows)} texts; " + ", ".join(groups) + "."
+    words = f"{sum(not row.empty for row in rows)} texts; " + ", ".join(groups) + "."
     return points(f"Errors of {name}", groups, axes, words, [(2.0, 1.0, "half the distance")])
 
 
@@ -236,27 +226,35 @@ def problem_of(model: Model, backend: str) -> str:
         return NEXT
     require_kind("classify", model)
     if model.problem not in (SINGLE_LABEL, REGRESSION):
-        raise InputError(
-            f"accuracy: a model of problem {model.problem}",
-            hint=f"it measures {SINGLE_LABEL} and {REGRESSION}",
-        )
+        problem = f"accuracy: a model of problem {model.problem}"
+        raise InputError(problem, hint=f"it measures {SINGLE_LABEL} and {REGRESSION}")
     return model.problem
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Returns the scores of circuit and float model, how often their labels match, and errors."""
     labels = np.array([row.label for row in rows])
-    logits, reference = np.array([row.logits for row in rows]), np.array([row.reference for row in rows])
+    logits, reference = _logits(rows), np.array([row.reference for row in rows])
     return {
         **scores(logits, labels),
         **{f"reference_{name}": score for name, score in scores(reference, labels).items()},
-        **_matches(logits, reference),
+        **_matches(_labels(logits), _labels(reference)),
         **_errors(rows),
     }
 
 
-def _matches(logits: Array, reference: Array) -> dict[str, Any]:
-    matches, count = int(np.sum(logits.argmax(axis=1) == reference.argmax(axis=1))), len(logits)
+def _logits(rows: Sequence[Row]) -> Array:
+    """Returns the circuit's logits, NaN for an answer that failed its checks."""
+    return np.array([row.logits if not row.empty else [np.nan] * len(row.logits) for row in rows])
+
+
+def _labels(logits: Array) -> Array:
+    """Returns the numbers of the labels; -1, which is none, for NaN."""
+    return np.where(np.isnan(logits).any(axis=1), -1.0, logits.argmax(axis=1))
+
+
+def _matches(ours: Array, wanted: Array) -> dict[str, Any]:
+    matches, count = int(np.sum(ours == wanted)), len(ours)
     return {"agreement": matches / count, "matches": matches, "mismatches": count - matches}
 
 
@@ -264,40 +262,41 @@ def language(rows: Sequence[Row]) -> dict[str, Any]:
     """Returns cross entropies in nats a token, perplexities, their difference from float, how often the
     likeliest word is the right one and how often both sides' is the same, and errors."""
     sides = {"": np.array([r.logits for r in rows]), "reference_": np.array([r.reference for r in rows])}
+    labels = {"": _labels(_logits(rows)), "reference_": _labels(sides["reference_"])}
     figures = dict[str, Any]()
     for side, words in sides.items():
         entropy = float(-words[:, 0].mean())
         figures |= {f"{side}cross_entropy": entropy, f"{side}perplexity": math.exp(entropy)}
-        figures[f"{side}accuracy"] = float(np.mean(words.argmax(axis=1) == 0))
+        figures[f"{side}accuracy"] = float(np.mean(labels[side] == 0))
     figures["cross_entropy_difference"] = figures["cross_entropy"] - figures["reference_cross_entropy"]
-    return figures | _matches(*sides.values()) | _errors(rows)
+    return figures | _matches(*labels.values()) | _errors(rows)
 
 
 def scores(logits: Array, labels: Array) -> dict[str, float]:
     """Returns the accuracy, the mean F1 of all labels that occur and Matthews' correlation (0 where one side
     does not vary); of two labels the F1 of label 1 too, of more than three how often the right one is among
-    the three largest logits."""
-    names, places = np.unique(np.concatenate([labels, logits.argmax(axis=1)]), return_inverse=True)
+    the three largest logits. A row of NaN has no label."""
+    names, places = np.unique(np.concatenate([labels, _labels(logits)]), return_inverse=True)
     counts = np.zeros((len(names), len(names)))
     np.add.at(counts, tuple(places.reshape(2, -1)), 1.0)
     right, true, answered, total = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0), len(labels)
     f1, chance = 2.0 * right / (true + answered), true @ answered
     spread = np.sqrt((total**2 - true @ true) * (total**2 - answered @ answered))
-    values = {"accuracy": right.sum() / total, "macro_f1": f1.mean()}
+    values = {"accuracy": right.sum() / total, "macro_f1": f1[names >= 0].mean()}
     values["matthews"] = (right.sum() * total - chance) / spread if spread else 0.0
     if logits.shape[1] == 2:
         values["f1"] = f1[names == 1].sum()
     if logits.shape[1] > 3:
-        values["top3"] = (np.argsort(-logits, axis=1)[:, :3] == labels[:, None]).any(axis=1).mean()
+        three = np.where(np.isnan(logits), -1, np.argsort(-logits, axis=1))[:, :3]
+        values["top3"] = (three == labels[:, None]).any(axis=1).mean()
     return {name: float(value) for name, value in values.items()}
 
 
 def regression(rows: Sequence[Row]) -> dict[str, Any]:
-    """Returns Pearson's correlations of the first number, None where one side does not vary, and errors over
-    all sentences."""
-    predicted, wanted, labels = (
-        np.array(each) for each in zip(*((r.logits[0], r.reference[0], r.label) for r in rows), strict=True)
-    )
+    """Returns Pearson's correlations of the first number of the answers that passed their checks, None where
+    one side does not vary, and errors."""
+    given = [(r.logits[0], r.reference[0], r.label) for r in rows if not r.empty]
+    predicted, wanted, labels = np.array(given).reshape(-1, 3).T
     return {
         "correlation": _correlation(predicted, labels),
         "reference_correlation": _correlation(wanted, labels),
@@ -307,16 +306,17 @@ def regression(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _correlation(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float | None:
-    return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0.0 and np.ptp(y) > 0.0 else None
+    return float(np.corrcoef(x, y)[0, 1]) if len(set(x)) > 1 and len(set(y)) > 1 else None
 
 
 def _errors(rows: Sequence[Row]) -> dict[str, Any]:
-    errors = np.array([np.max(np.abs(np.subtract(row.logits, row.reference))) for row in rows])
+    errors = [float(np.abs(np.subtract(r.logits, r.reference)).max()) for r in rows if not r.empty]
     return {
         "sentences": len(rows),
-        "max_abs_error": float(errors.max()),
-        "mean_abs_error": float(errors.mean()),
+        "max_abs_error": max(errors, default=None),
+        "mean_abs_error": float(np.mean(errors)) if errors else None,
         "warnings": sum(row.warnings > 0 for row in rows),
+        "empty": len(rows) - len(errors),
         "seconds_per_sentence": float(np.mean([row.seconds for row in rows])),
     }
 
@@ -328,12 +328,11 @@ def _show(figures: dict[str, Any]) -> None:
             rows[name.replace("_", " ")] = f"{100 * figures[name]:.2f} %"
     if "mismatches" in figures:
         rows["agreement"] += f", {figures['matches']} of {figures['sentences']} the same"
-    for name in SCORES:
-        if figures.get(name) is not None:
-            rows[name.replace("_", " ")] = f"{figures[name]:.4f}"
-    for name in ("max_abs_error", "mean_abs_error"):
-        rows[name.replace("_", " ")] = f"{figures[name]:.5f}"
+    for digits, names in ((4, SCORES), (5, ("max_abs_error", "mean_abs_error"))):
+        given = [name for name in names if figures.get(name) is not None]
+        rows |= {name.replace("_", " "): f"{figures[name]:.{digits}f}" for name in given}
     warned = f"{figures['sentences']}, {figures['warnings']} with a warning"
+    warned += f", {figures['empty']} without an answer" if figures["empty"] else ""
     left_out = f", {several(len(figures['rejected']), 'line')} left out" if figures["rejected"] else ""
     rows["sentences"] = warned + left_out
     unseen = "none" if not figures["calibrated_on"] else f"{figures['calibrated_on']} of them, so not unseen"

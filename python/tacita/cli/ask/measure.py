@@ -40,13 +40,15 @@ ROWS = ".rows"  # ends the name of the journal beside the file of `--json`
 @dataclass(frozen=True)
 class Row:
     """An input's figures: label number (or number), the float model's logits, the circuit's logits, seconds,
-    number of warnings. Of a word that a decoder predicts the logits are `of_words`."""
+    number of warnings. Of a word that a decoder predicts the logits are `of_words`. empty: the answer failed
+    its checks, so that a client is shown none."""
 
     label: float
     reference: tuple[float, ...]
     logits: tuple[float, ...]
     seconds: float
     warnings: int
+    empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Measure:
         wanted = tuple(floats.tolist())
         if ids:
             logits, wanted = of_words(each.label, np.array(logits), floats)
-        return Row(each.label, wanted, logits, seconds, len(answer.warnings))
+        return Row(each.label, wanted, logits, seconds, len(answer.warnings), not answer.trusted)
 
 
 @contextmanager

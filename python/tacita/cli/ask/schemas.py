@@ -20,6 +20,7 @@ from tacita.schemes.ciphertexts import StageEstimate
 from tacita.texts.spans import Span, TaggedToken
 
 Numbers: TypeAlias = dict[str, float]
+MAYBE: Any = float | None
 Counts: TypeAlias = dict[str, int]
 LIST: Any = list  # of a shape, which is no type to a checker
 ROOT: Any = RootModel
@@ -57,7 +58,7 @@ Answer = _shape(
 _HERE = {
     int: "line request",
     Numbers: "seconds",
-    float | None: "max_abs_error",
+    MAYBE: "max_abs_error",
     list[float]: "reference_logits",
 }
 Here = _shape("ResultHere", _HERE, Answer)
@@ -116,14 +117,14 @@ TwoParties = _shape(
         int: "tokens inputs bytes_per_input before_bytes after_bytes setup_bytes transfers_per_input",
         float: "wall_seconds",
         Numbers: "seconds_per_input before_seconds after_seconds",
-        float | None: "failure_log2",
+        MAYBE: "failure_log2",
     },
 )
 _PRICED = {
     str: "scheme server client",
     bool: "fits one_round post_quantum",
     list[str]: "reasons",
-    float | None: "all_seconds seconds_per_request once_seconds",
+    MAYBE: "all_seconds seconds_per_request once_seconds",
     int | None: "all_bytes bytes_per_request once_bytes",
 }
 _CHOICE = {
@@ -153,13 +154,12 @@ _EVALUATED = {
 _MEASURED = {
     str: "backend model plan_hash scheme",
     bool: "encrypted",
-    int: "sentences warnings tokens calibrated_on processes resumed matches? mismatches?",
+    int: "sentences warnings empty tokens calibrated_on processes resumed matches? mismatches?",
     list[str]: "exact",
-    float: "max_abs_error mean_abs_error seconds_per_sentence peak_rss_gb accuracy? reference_accuracy? "
-    "agreement? macro_f1? reference_macro_f1? matthews? reference_matthews? f1? reference_f1? top3? "
-    "reference_top3? cross_entropy? reference_cross_entropy? cross_entropy_difference? perplexity? "
-    "reference_perplexity?",
-    float | None: "correlation? reference_correlation? correlation_with_reference?",
+    float: "seconds_per_sentence peak_rss_gb accuracy? reference_accuracy? agreement? macro_f1? matthews? "
+    "f1? reference_macro_f1? reference_matthews? reference_f1? top3? reference_top3? cross_entropy? "
+    "reference_cross_entropy? cross_entropy_difference? perplexity? reference_perplexity?",
+    MAYBE: "max_abs_error mean_abs_error correlation? reference_correlation? correlation_with_reference?",
     Parameters | None: "parameters",
     Rows: "rejected",
 }

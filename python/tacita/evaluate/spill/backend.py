@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
-from tacita.evaluate.keyring import RESULTS
 from tacita.evaluate.spill.pool import Codec, Handle, Pool
 from tacita.evaluate.spill.store import SpillStore
 from tacita.slots.base import Backend, Ct, Kind, Vector
 from tacita.slots.bootstraps import CoefficientMatrix
 from tacita.slots.linear import LinearPlan
+from tacita.slots.matrices import check_matmul
 from tacita.slots.plain import check_kinds
 
 BOOTSTRAP_GROUP = 16  # refreshed ciphertexts are the largest there are: so many in one call of the engine
@@ -26,6 +27,7 @@ BOOTSTRAP_GROUP = 16  # refreshed ciphertexts are the largest there are: so many
 MATMUL_GROUP = (
     32  # outputs of a matrix product made at once, if memory is short; fewer repeat its preparation too often
 )
+MATMUL_SUMS = 5, 8  # of 8 parts of the budget so many for its sums where operands, in the rest, come in turn
 
 
 class Operation:
@@ -132,17 +134,42 @@ class SpillingBackend:
         return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
 
     def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:
-        """Multiplies as the contract says, so many outputs at once that they take an eighth of the budget.
-        All operands are needed at once, so those above the lowest are brought down before: each for itself
-        and once, while the engine would keep a copy of each beside it, for every group of outputs."""
+        """Multiplies as the contract says. Operands above the lowest level are brought down before: each for
+        itself and once, while the engine would keep a copy of each beside it. Where operands and results do
+        not fit the budget together, operands come in turn and what each part gives is added up: a rescaling
+        of every output and a sum more for each further part."""
+        check_matmul(len(xs), weights, bias)
         lowest = min((x.level for x in xs), default=0)
         xs = [self.drop_to(x, lowest) for x in xs]
-        largest = max((x.entry.nbytes for x in xs), default=1)
-        step = max(MATMUL_GROUP, self.pool.budget // RESULTS // largest)
-        groups = [slice(i, i + step) for i in range(0, max(len(weights), 1), step)]
-        biases = [None if bias is None else bias[group] for group in groups]
-        calls = [(xs, weights[group], b) for group, b in zip(groups, biases, strict=True)]
-        return [ct for call in calls for ct in self.call("matmul", True, *call)]
+        each, budget = max((x.entry.nbytes for x in xs), default=1), self.pool.budget
+        sums, of = MATMUL_SUMS
+        results = list[Handle]()
+        for block in _pieces(len(weights), budget * sums // of // each):
+            rows, shift = weights[block], None if bias is None else bias[block]
+            parts = _pieces(len(xs), budget // each - len(rows))
+            with self.pool.lend() as free:
+                results += self._block(xs, rows, shift, parts, free // each)
+        return results
+
+    def _block(
+        self, xs: Sequence[Handle], weights: Vector, bias: Vector | None, parts: list[slice], most: int
+    ) -> list[Handle]:
+        """Returns outputs whose sums stay in memory. parts: of the operands. most: outputs at once, where
+        there are several parts. It begins at the end that is in memory, so that products one after the other
+        read to and fro, not in a circle."""
+        if xs and xs[0].entry.value is None and xs[-1].entry.value is not None:
+            parts.reverse()
+        sums = list[Handle]()
+        for part in parts:
+            for group in _pieces(len(weights), most if parts[1:] else len(weights)):
+                shift = None if bias is None or part is not parts[0] else bias[group]
+                count = group.stop - group.start
+                made = self.call("matmul", True, xs[part], weights[group, part], shift, count=count)
+                if part is parts[0]:
+                    sums += made
+                else:
+                    sums[group] = [self.add(ct, made.pop(0)) for ct in sums[group]]
+        return sums
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         return self._inner.stage(name)
@@ -153,7 +180,7 @@ class SpillingBackend:
         keeps free anyway. Errors: its own, and those of the store."""
         handles = list(_handles(arguments))
         results = count * min((handle.entry.nbytes for handle in handles), default=0)
-        with self.pool.pinned(handles, room=max(0, results - self.pool.budget // RESULTS)):
+        with self.pool.pinned(handles, room=max(0, results - self.pool.free)):
             result = getattr(self._inner, name)(*(_values(argument) for argument in arguments))
             by_value = {id(handle.entry.value): handle for handle in handles if handle.entry.spillable}
             for handle in handles:
@@ -168,6 +195,14 @@ class SpillingBackend:
         if id(result) in by_value:
             return by_value[id(result)]
         return self.pool.adopt(result, self._inner.level(result), spillable=spillable)
+
+
+def _pieces(count: int, most: int) -> list[slice]:
+    """Returns as few equal pieces as `most` items a piece admit, which is at least MATMUL_GROUP; one of
+    nothing."""
+    number = max(1, -(-count // max(MATMUL_GROUP, most)))
+    ends = [count * i // number for i in range(number + 1)]
+    return [slice(*pair) for pair in pairwise(ends)]
 
 
 def _handles(argument: Any) -> Iterator[Handle]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacita.errors import ShapeError
+from tacita.evaluate.keyring import RESULTS
 from tacita.evaluate.spill.store import SpillFile, SpillStore
 from tacita.resources import in_threads
 from tacita.resources import threads as all_threads
@@ -59,10 +60,12 @@ class Handle:
 
 
 class Pool:
-    """budget: bytes of ciphertexts to keep in memory. resident, peak: bytes there now and at most."""
+    """budget: bytes of ciphertexts to keep in memory. free: of those beyond it that the results of an
+    operation may take before others make room. resident, peak: bytes there now and at most."""
 
     def __init__(self, store: SpillStore, budget: int, codec: Codec) -> None:
         self.store, self.budget, self.codec = store, budget, codec
+        self.free = budget // RESULTS
         self.resident = self.peak = 0
         self._recent: OrderedDict[int, Entry] = OrderedDict()  # in memory, least recently used first
 
@@ -110,6 +113,18 @@ class Pool:
             for entry in entries:
                 entry.pins -= 1
         self._shrink()
+
+    @contextmanager
+    def lend(self) -> Iterator[int]:
+        """Inside the block what is kept free for results counts as budget, and others make room for all
+        results before. Yields its bytes."""
+        lent, self.free = self.free, 0
+        self.budget += lent
+        try:
+            yield lent
+        finally:
+            self.budget, self.free = self.budget - lent, lent
+            self._shrink()
 
     def _handle(self, level: int, entry: Entry) -> Handle:
         handle = Handle(level, entry)

@@ -104,10 +104,11 @@ def test_linear_layers_relinearise_nothing():
 
 
 def test_products_of_a_layer_prepare_and_rescale_no_more_than_they_must():
-    """24 products of 128 inner columns read all columns, 12 of 256 make all, and one reads the residual; of
-    attention's, two a head make Q and K and one V."""
+    """12 products of 256 inner columns read all columns; the first of 6 blocks of 512 makes all columns of
+    the sum in one product, which reads the residual, and the others a third in each of three; of attention's,
+    two a head make Q and K and one V."""
     found = counts("arion")
-    assert found["matmul_input", "forward"] == 24 * HIDDEN + WIDE + HIDDEN
+    assert found["matmul_input", "forward"] == 12 * HIDDEN + 512 + HIDDEN + 5 * 512 * 3
     assert found["matmul_input", "attend"] == HEADS * (2 + 1) * HIDDEN
-    activation = found["rescale", "forward"] - WIDE - 12 * HIDDEN
+    activation = found["rescale", "forward"] - WIDE - 6 * HIDDEN
     assert activation >= 0 and activation % WIDE == 0

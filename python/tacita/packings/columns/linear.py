@@ -55,8 +55,9 @@ class ColumnMap:
 # The inner tensor never exists as a whole: with 4 d columns it would be the largest of the model (30 GB for
 # BERT-base).
 
-EXPANDED = 128  # inner columns made by one product, which prepares all of the input; they are high and large
-CONTRACTED = 256  # activated columns in one product, which rescales every output; they are low and small
+EXPANDED = 256  # inner columns made by one product, which prepares all of the input; they are high and large
+CONTRACTED = 512  # activated columns in one product, which rescales every output; they are low and small
+SUMMED = 256  # columns of the sum to which one product adds
 
 
 Expansion = tuple[ColumnMap, ...]  # of the activation's argument, and with a gate of its factor
@@ -94,23 +95,26 @@ class BatchForward:
     def apply(self, be: Backend, y: Cts, residual: Cts) -> Cts:
         """Maps y to the stored sum of W2 f(W1 y) and the residual. Levels: 2 and the activation's; one more,
         and a relinearisation an inner column, with a gate."""
-        inputs = shifted(be, y, self.lanes)
-        total = self._part(be, 0, inputs, residual)
-        for number in range(1, len(self.blocks)):
-            part = self._part(be, number, inputs)
-            total = tuple(be.add(a, b) for a, b in zip(total, part, strict=True))
-            del part
-        return total
+        inputs, (first, *others) = shifted(be, y, self.lanes), self.blocks
+        total = list(first[1].apply(be, self._active(be, first[0], inputs), residual))
+        for expansions, contraction in others:
+            active = shifted(be, self._active(be, expansions, inputs), self.lanes)
+            for start in range(0, len(total), SUMMED):
+                part = contraction.outputs(be, active, start, start + SUMMED)
+                for number, ct in enumerate(part, start):
+                    total[number] = be.add(total[number], ct)
+                del part
+            del active
+        return tuple(total)
 
-    def _part(self, be: Backend, number: int, inputs: Sequence[Ct], *residual: Cts) -> Cts:
-        """What one block of inner columns adds to the sum; the block is freed."""
-        expansions, contraction = self.blocks[number]
-        active = [ct for expansion in expansions for ct in self._inner(be, expansion, inputs)]
-        return contraction.apply(be, active, *residual)
+    def _active(self, be: Backend, expansions: Sequence[Expansion], inputs: Sequence[Ct]) -> Cts:
+        """Activated columns of one block."""
+        return tuple(ct for expansion in expansions for ct in self._inner(be, expansion, inputs))
 
     def _inner(self, be: Backend, expansion: Expansion, inputs: Sequence[Ct]) -> Iterator[Ct]:
         """Activated columns, or a gate's products, one after the other."""
-        active = [self._activate(be, ct) for ct in expansion[0].outputs(be, inputs)]
+        arguments = list(expansion[0].outputs(be, inputs))[::-1]
+        active = [self._activate(be, arguments.pop()) for _ in range(len(arguments))]
         if self.gate is None:
             yield from active
             return

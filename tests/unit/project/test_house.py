@@ -27,7 +27,7 @@ LINES = {
     "cli": 6665,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 114, 119, 122, 125)
     "client": 3174,  # requests on all threads, windows, texts by requests, kept rows (95, 105, 110, 119, 125)
     "data": 39,
-    "evaluate": 1707,  # memory for a client that is to come; devices, kept texts (78, 113, 122, 125)
+    "evaluate": 1758,  # memory for a client that is to come; devices, columns in turn (78, 122, 125, 129)
     "gateway": 518,  # decision 125
     "generation": 443,  # what a remote client needs of it is in texts (decision 110)
     "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)

@@ -133,7 +133,7 @@ def test_large_products_are_made_in_parts_that_fit(store: SpillStore) -> None:
     assert all(np.array_equal(decrypt(be, ct), plain.decrypt(w)) for ct, w in zip(fresh, want, strict=True))
 
 
-def test_operands_that_do_not_fit_come_in_turn_to_and_fro(store: SpillStore) -> None:
+def test_operands_that_do_not_fit_come_in_turn(store: SpillStore) -> None:
     """All operands of a product were in memory at once: 12 GB in BERT-base's feed-forward, within a limit
     that left 7.7, and every group of outputs read again what was too much."""
     be, plain = spilling.spilling(store, 256), PlainBackend(64)
@@ -141,7 +141,7 @@ def test_operands_that_do_not_fit_come_in_turn_to_and_fro(store: SpillStore) -> 
     weights, values = rng.normal(size=(64, 400, 1)) / 400, rng.uniform(-1, 1, size=(400, 64))
     xs = [encrypt(be, v) for v in values]
     want = plain.matmul([plain.encrypt(v) for v in values], weights, weights[:, 0])
-    for most in (400, 400 - 134):  # a second product begins where the first one ended
+    for most in (400, 400 - 134):  # a second product begins with those in memory
         before = store.bytes_read
         found = be.matmul(xs, weights, weights[:, 0])
         assert 0 < store.bytes_read - before <= most * max(x.entry.file.size for x in xs if x.entry.file)

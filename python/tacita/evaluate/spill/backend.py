@@ -155,20 +155,22 @@ class SpillingBackend:
         self, xs: Sequence[Handle], weights: Vector, bias: Vector | None, parts: list[slice], most: int
     ) -> list[Handle]:
         """Returns outputs whose sums stay in memory. parts: of the operands. most: outputs at once, where
-        there are several parts. It begins at the end that is in memory, so that products one after the other
-        read to and fro, not in a circle."""
-        if xs and xs[0].entry.value is None and xs[-1].entry.value is not None:
-            parts.reverse()
+        there are several parts. Operands in memory are first: where a product began with those that the one
+        before read first, it would push out what it needs next."""
+        order = (
+            sorted(range(len(xs)), key=lambda i: xs[i].entry.value is None) if parts[1:] else range(len(xs))
+        )
         sums = list[Handle]()
         for part in parts:
             for group in _pieces(len(weights), most if parts[1:] else len(weights)):
                 shift = None if bias is None or part is not parts[0] else bias[group]
                 count = group.stop - group.start
-                made = self.call("matmul", True, xs[part], weights[group, part], shift, count=count)
+                among = [xs[i] for i in order[part]]
+                terms = self.call("matmul", True, among, weights[group][:, order[part]], shift, count=count)
                 if part is parts[0]:
-                    sums += made
+                    sums += terms
                 else:
-                    sums[group] = [self.add(ct, made.pop(0)) for ct in sums[group]]
+                    sums[group] = [self.add(ct, terms.pop(0)) for ct in sums[group]]
         return sums
 
     def stage(self, name: str) -> AbstractContextManager[None]:

@@ -49,8 +49,7 @@ class ColumnMap:
         return tuple(be.matmul(inputs, self.weights[first:last], self.bias[first:last]))
 
 
-# Feed-forward block on interleaved columns, streamed: a block of inner columns is made, activated and added
-# in.
+# Feed-forward on interleaved columns, streamed: a block of inner columns is made, activated and added in.
 #
 # The inner tensor never exists as a whole: with 4 d columns it would be the largest of the model (30 GB for
 # BERT-base).
@@ -58,7 +57,6 @@ class ColumnMap:
 EXPANDED = 256  # inner columns made by one product, which prepares all of the input; they are high and large
 CONTRACTED = 512  # activated columns in one product, which rescales every output; they are low and small
 SUMMED = 256  # columns of the sum to which one product adds
-
 
 Expansion = tuple[ColumnMap, ...]  # of the activation's argument, and with a gate of its factor
 
@@ -100,10 +98,8 @@ class BatchForward:
         for expansions, contraction in others:
             active = shifted(be, self._active(be, expansions, inputs), self.lanes)
             for start in range(0, len(total), SUMMED):
-                part = contraction.outputs(be, active, start, start + SUMMED)
-                for number, ct in enumerate(part, start):
+                for number, ct in enumerate(contraction.outputs(be, active, start, start + SUMMED), start):
                     total[number] = be.add(total[number], ct)
-                del part
             del active
         return tuple(total)
 

@@ -39,7 +39,9 @@ def estimated(place: Path, *arguments: str) -> dict[str, Any]:
 
 
 def seconds(found: dict[str, Any], prefix: str = "") -> float:
-    return float(sum(each["seconds_per_input"] for each in found["stages"] if each["name"].startswith(prefix)))
+    return float(
+        sum(each["seconds_per_input"] for each in found["stages"] if each["name"].startswith(prefix))
+    )
 
 
 def test_a_middle_layer_stands_for_all_that_are_not_planned(tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ class Backend(Protocol):
     def bootstrap(self, cts: Sequence[Ct], kinds: Sequence[Kind]) -> list[Ct]:
         """Returns every ciphertext at max_level; its parts must lie in [-1, 1]. "complex" costs about 1.3
         times "real". "pair": two real ones next to each other, before all others, share the cost of one
-        "complex" and a conjugation, each as exact as alone. Errors: ShapeError for kinds that do not fit."""
+        "complex" and a conjugation, each as exact as alone; an imaginary part of the second is taken from the
+        first, one of the first is added to the second. Errors: ShapeError for kinds that do not fit."""
 
     def bootstrap_through(self, cts: Sequence[Ct], kinds: Sequence[Kind], harmonics: Vector) -> list[Ct]:
         """Computes f(w) of every slot w, f(Re w) + i f(Im w) for "complex", where f(w) = Re sum_k

@@ -50,6 +50,16 @@ def level_after(harmonics: Vector, max_level: int) -> int:
     return level
 
 
+def contents(values: Sequence[Vector], kinds: Sequence[Kind]) -> list[Vector]:
+    """Returns what a bootstrap makes of each before its function. A pair is a + ib, which has parts that are
+    not a and b where these have imaginary parts."""
+    parts = [v if kind == "complex" else np.real(v) for v, kind in zip(values, kinds, strict=True)]
+    for i in range(0, kinds.count("pair"), 2):
+        parts[i] = parts[i] - np.imag(values[i + 1])
+        parts[i + 1] = parts[i + 1] + np.imag(values[i])
+    return parts
+
+
 def apply_harmonics(values: Vector, kind: Kind, harmonics: Vector) -> Vector:
     """Computes f of the real parts, and for "complex" i times f of the imaginary parts."""
     real = evaluate_harmonics(harmonics, np.real(values))

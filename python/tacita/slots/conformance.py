@@ -176,14 +176,15 @@ def check_shapes(h: Harness) -> None:
 def check_bootstrap(h: Harness) -> None:
     be = h.be
     (a, va), (b, vb) = h.fresh(10, 0, real=True), h.fresh(11, 0)
-    (c, vc), (d, vd) = h.fresh(16, 0, real=True), h.fresh(17, 0, real=True)
-    fresh = be.bootstrap([c, d, a, b], ["pair", "pair", "real", "complex"])
+    vc, vd = 0.7 * h.values(16), 0.7 * h.values(17)
+    pair, mixed = [h.encrypt(vc, 0), h.encrypt(vd, 0)], vc + 1j * vd
+    fresh = be.bootstrap([*pair, a, b], ["pair", "pair", "real", "complex"])
     # engines refresh to about 2^-20 whatever the tolerance of one operation is
     slack = max(1.0, 2.0**-17 / h.tolerance) if h.tolerance > 1e-8 else 1.0
-    for ct, v in zip(fresh, (vc, vd, va, vb), strict=True):
+    for ct, v in zip(fresh, (mixed.real, mixed.imag, va, vb), strict=True):
         h.expect(ct, v, be.max_level, slack)
-    _raises(ShapeError, lambda: be.bootstrap([a, c, d], ["real", "pair", "pair"]))
-    _raises(ShapeError, lambda: be.bootstrap([c, a, b], ["pair", "real", "real"]))
+    _raises(ShapeError, lambda: be.bootstrap([a, *pair], ["real", "pair", "pair"]))
+    _raises(ShapeError, lambda: be.bootstrap([pair[0], a, b], ["pair", "real", "real"]))
 
 
 def check_bootstrap_through(h: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Noise of slots in `sim`: standard deviations of what each operation adds to the real part of a slot.
+"""Noise of slots in `sim`: standard deviations of what each operation adds to each part of a slot.
 
 An error of standard deviation e per coefficient is e * sqrt(N / 2) / Delta in a part of a slot (canonical
 embedding). Rescaling rounds both polynomials, and what it leaves is e0 + e1 s with a uniform ternary secret
@@ -30,11 +30,12 @@ LARGEST = 1 << 15  # slots of the ring that bootstraps at full security
 GROWN = 2.0**-22.36  # of a bootstrap there; 2^-24.36 was measured at 2^13 slots, 2^-25.35 at 2^12
 SERIES = 2.0**-24.9  # of the series of its modular reduction
 DRAWN = 1 << 19  # normal numbers that a run draws
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """Standard deviations of a slot's real part, over all slots. scale_bits: log2 of Delta. grown: of one
+    """Standard deviations of a part of a slot, over all slots. scale_bits: log2 of Delta. grown: of one
     bootstrap in the full ring, without its series."""
 
     slots: int
@@ -80,30 +81,32 @@ class Draws:
 
     def __init__(self, model: NoiseModel, slots: int, seed: int) -> None:
         """slots: that are simulated, of a ring that may be larger."""
-        self._rng = np.random.default_rng(seed)
+        self._model, self._rng = model, np.random.default_rng(seed)
         secret = self._rng.standard_exponential(slots)
         refreshed = (model._grown**2 * secret + SERIES**2) / model.bootstrap**2
-        self._sizes, self._refreshed = (np.sqrt(v).astype(np.float32) for v in (secret, refreshed))
-        self._numbers = self._rng.standard_normal(DRAWN + slots, dtype=np.float32)
+        both = (np.repeat(np.sqrt(v), 2).astype(np.float32) for v in (secret, refreshed))
+        self._sizes, self._refreshed = both  # of real and imaginary parts by turns
+        self._numbers = self._rng.standard_normal(DRAWN + 2 * slots, dtype=np.float32)
 
-    def like(self, values: npt.NDArray[Any], *, refresh: bool = False) -> npt.NDArray[Any]:
-        """Draws noise (slots,), of standard deviation 1 over all slots: as many as there are values, complex
-        for complex values. refresh: as a bootstrap leaves them."""
-        sizes = self._refreshed if refresh else self._sizes
-        noise = self._stretch(values.size) * sizes
-        return noise + 1j * (self._stretch(values.size) * sizes) if np.iscomplexobj(values) else noise
+    def onto(self, values: Numbers, deviation: float, *, refresh: bool = False) -> Numbers:
+        """Adds noise of this deviation over the slots to both parts of them. refresh: as a bootstrap leaves
+        it. That of a real ciphertext ends by adding the conjugate, the noise of which is all that its
+        imaginary part has."""
+        sizes = deviation * (self._refreshed if refresh else self._sizes)
+        if refresh and np.isrealobj(values):
+            sizes[1::2] = self._model.key_switch * self._sizes[1::2]
+        start, noisy = int(self._rng.integers(DRAWN)), np.array(values, np.complex128)
+        parts = noisy.view(np.float64)
+        parts += self._numbers[start : start + len(sizes)] * sizes
+        return noisy
 
-    def _stretch(self, count: int) -> npt.NDArray[np.float32]:
-        start = int(self._rng.integers(DRAWN))
-        return self._numbers[start : start + count]
 
-
-def row_length(weights: npt.NDArray[Any]) -> float:
+def row_length(weights: Numbers) -> float:
     """Returns the root mean square over the outputs of a matrix of the length of their weights."""
     return float(np.sqrt(np.mean(np.sum(weights**2, axis=1))))
 
 
-def series_slope(coeffs: npt.NDArray[Any]) -> float:
+def series_slope(coeffs: Numbers) -> float:
     """Returns the root mean square derivative of a Chebyshev series on [-1, 1]. A stage evaluates one series
     on hundreds of ciphertexts."""
     array = np.asarray(coeffs)

@@ -20,6 +20,7 @@ from tacita.slots.bootstraps import (
     CoefficientMatrix,
     apply_harmonics,
     check_product,
+    contents,
     level_after,
     product_level,
 )
@@ -203,18 +204,15 @@ class PlainBackend:
 
     def bootstrap(self, cts: Sequence[PlainCt], kinds: Sequence[Kind]) -> list[PlainCt]:
         check_kinds(len(cts), kinds)
-        fresh = [
-            c.values if kind == "complex" else np.real(c.values) for c, kind in zip(cts, kinds, strict=True)
-        ]
-        return [PlainCt(values, self.max_level) for values in fresh]
+        return [PlainCt(values, self.max_level) for values in contents([c.values for c in cts], kinds)]
 
     def bootstrap_through(
         self, cts: Sequence[PlainCt], kinds: Sequence[Kind], harmonics: Vector
     ) -> list[PlainCt]:
         check_kinds(len(cts), kinds)
         level = level_after(harmonics, self.max_level)
-        results = (apply_harmonics(c.values, kind, harmonics) for c, kind in zip(cts, kinds, strict=True))
-        return [PlainCt(values, level) for values in results]
+        refreshed = zip(contents([c.values for c in cts], kinds), kinds, strict=True)
+        return [PlainCt(apply_harmonics(v, kind, harmonics), level) for v, kind in refreshed]
 
     def coefficient_product(
         self,

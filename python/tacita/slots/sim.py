@@ -208,8 +208,6 @@ class SimBackend:
             self._count("rotate", level, plan.n_outputs)
         fresh = combined(self.model.rescale, self.model.key_switch * sqrt(max(1, plan.giant_rotations)))
         plains = self._run_many("linear", plan.n_outputs, xs, plan)
-        if plan.real:  # noise is in both parts
-            plains = [p and PlainCt(p.values.astype(np.complex128), p.level) for p in plains]
         pairs = zip(_linear_noise(xs, plan), plains, strict=True)
         return [self._out(level, g, fresh, p) for g, p in pairs]
 
@@ -366,8 +364,7 @@ class SimBackend:
         self, level: int, grown: float, fresh: float, plain: PlainCt | None, *, refresh: bool = False
     ) -> SimCt:
         if plain is not None and self._draws and fresh:
-            error = self._draws.like(plain.values, refresh=refresh)
-            plain = PlainCt(plain.values + fresh * error, level)
+            plain = PlainCt(self._draws.onto(plain.values, fresh, refresh=refresh), level)
         return SimCt(level, combined(grown, fresh), plain)
 
 
@@ -380,7 +377,7 @@ def _plains(cts: Sequence[SimCt]) -> list[PlainCt]:
 
 
 def _size(v: Values) -> float:
-    return float(np.sqrt(np.mean(np.abs(v) ** 2)))
+    return sqrt(float(np.vdot(v, v).real) / v.size)
 
 
 def _rms(ct: SimCt) -> float:

@@ -78,6 +78,21 @@ def test_encrypted_rounds_err_no_more_than_simulated_ones() -> None:
     assert largest < one.row["log2_error"][1] + 2.0
 
 
+def test_simulated_rounds_fail_where_an_inverse_keeps_its_imaginary_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is refreshed beside the exponentials: on ciphertexts they were off by 2^62 (decision 126)."""
+    ring, prices, scores = describe("insecure_toy_n12"), shipped_prices(), part_estimates.THOR
+    values = parts.sampled(scores, ring.slots // 128, 128)
+    specs = parts.softmax_specs(values, scores, 1, Accuracy())
+    one = parts.in_rounds(ring, values, specs, prices)
+    assert one.row["log2_error"][1] < -7.0
+    monkeypatch.setattr(SimBackend, "conjugate", lambda _, ct: ct)
+    with np.errstate(all="ignore"):  # values explode
+        without = parts.in_rounds(ring, values, specs, prices)
+    assert not without.row["log2_error"][1] < 0.0
+
+
 def test_scores_reach_their_interval_and_rows_differ() -> None:
     scores = parts.sampled((-4.0, 8.0), 64, 32)
     assert scores.min() >= -4.0 and 7.5 < scores.max() <= 8.0

@@ -106,6 +106,17 @@ def test_plan_refuses_mixed_periods():
         LinearPlan.from_diagonals({(0, 0, 0): np.ones(4), (0, 0, 1): np.ones(8)})
 
 
+def test_noise_is_in_both_parts_and_a_bootstrap_leaves_little_beside_a_real_one():
+    be = SimBackend(1 << 12, inject=True)
+    x = np.linspace(-1, 1, 1 << 12)
+    ct = be.encrypt(x)
+    for kind, left in (("real", be.model.key_switch), ("complex", be.model.bootstrap)):
+        for out, imaginary in ((ct, be.model.fresh), (be.bootstrap([ct], [kind])[0], left)):
+            error = be.decrypt(out) - x
+            assert error.imag.std() == pytest.approx(imaginary, rel=0.2)
+        assert error.real.std() == pytest.approx(be.model.bootstrap, rel=0.2)
+
+
 def test_noise_estimate_matches_injected_noise():
     be = SimBackend(1 << 12, inject=True)
     x = np.linspace(-1, 1, 1 << 12)

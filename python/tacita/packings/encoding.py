@@ -17,6 +17,7 @@ import numpy as np
 from tacita.approx.inverse import GoldschmidtSpec
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
+from tacita.layouts.rotations import doubled_real
 from tacita.slots.base import Backend, Ct
 
 WeightBias = tuple[Array, Array]  # weight (outputs, inputs) and bias
@@ -161,6 +162,13 @@ def divide(be: Backend, numerator: Ct, ct: Ct, spec: Spec) -> Ct:
 def apply_unit(be: Backend, ct: Ct, spec: Spec) -> Ct:
     """`apply`, divided by the function's largest value: f(x) / `output_bound`(spec), in [-1, 1]."""
     return apply(be, ct, spec, 1.0 / output_bound(spec))
+
+
+def real(be: Backend, ct: Ct, spec: Spec, output_scale: float) -> Ct:
+    """`apply` without an imaginary part, for a result that crosses a stage boundary: a steep function raises
+    the noise there too, and a ciphertext refreshed beside it would have it (decision 132). One conjugation
+    more."""
+    return doubled_real(be, apply(be, ct, spec, 0.5 * output_scale))
 
 
 def divide_factor(spec: Spec) -> float:

@@ -14,7 +14,7 @@ from tacita.approx.spec import Spec, scale_by
 from tacita.layouts.arrays import Array
 from tacita.layouts.runs import Response
 from tacita.packings.base import Operation
-from tacita.packings.encoding import Argument, apply, apply_all, output_bound
+from tacita.packings.encoding import Argument, apply, apply_all, output_bound, real
 from tacita.packings.shared.linear import Linear, Map, Norm, together
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import ForwardPlan
@@ -135,9 +135,7 @@ def rounds(name: str, specs: AttentionSpecs, sums: RowSums, mask: str) -> tuple[
             return sums.stored(be, exps, masks[0] if masks else None, one.inverse)
 
         def invert(be: Backend, totals: Cts, one: Round = one) -> Cts:
-            halves = [apply(be, ct, one.inverse, 0.5 / one.steepest) for ct in totals]
-            # real: exponentials refreshed beside it would take its raised noise for theirs (decision 126)
-            return tuple(be.add(ct, be.conjugate(ct)) for ct in halves)
+            return tuple(real(be, ct, one.inverse, 1.0 / one.steepest) for ct in totals)
 
         def square(be: Backend, exps: Cts, inverses: Cts, *masks: Cts, one: Round = one) -> Cts:
             return sums.squares(be, exps, inverses, masks[0] if masks else None, one)

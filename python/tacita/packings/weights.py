@@ -18,7 +18,7 @@ from tacita.blocks.weights import Weights
 from tacita.errors import PlanError
 from tacita.layouts.arrays import Array
 from tacita.packings.base import Operation
-from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, apply_unit, output_bound
+from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, output_bound, real
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs
 from tacita.slots.base import Backend, Ct
 
@@ -143,7 +143,7 @@ class Side:
 
     def root(self, be: Backend, variances: Cts) -> Cts:
         """1/sqrt(variance) / its largest value. Levels: the spec's."""
-        return tuple(apply_unit(be, ct, self.rsqrt) for ct in variances)
+        return tuple(real(be, ct, self.rsqrt, 1.0 / output_bound(self.rsqrt)) for ct in variances)
 
 
 def normalised(be: Backend, xs: Sequence[Ct], roots: Sequence[Ct], betas: Sequence[Array]) -> list[Ct]:

@@ -126,7 +126,7 @@ BLOCKS = {
     "attention.scores": (49, 32, 75),
     "attention.exp": (10, 12, 0),
     "attention.mix": (46, 19, 36),
-    "attention.invert": (8, 8, 0),
+    "attention.invert": (9, 8, 0),  # one keeps its result real
     "attention.project": (18, 1, 20),
     "norm1.variance": (10, 1, 0),
     "norm1": (6, 7, 0),

@@ -19,7 +19,7 @@ import numpy as np
 from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import Features, MultiDiagonal
 from tacita.layouts.rotations import rotate_sum
-from tacita.packings.encoding import apply_unit, output_bound
+from tacita.packings.encoding import output_bound, real
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.operations import RowSums
@@ -198,7 +198,8 @@ class Attention:
 
     def invert(self, be: Backend, sums: Cts) -> Cts:
         """1 / sums / its largest value. Levels: the inverse's."""
-        return (apply_unit(be, sums[0], self.plan.specs.inverse),)
+        spec = self.plan.specs.inverse
+        return (real(be, sums[0], spec, 1.0 / output_bound(spec)),)
 
     def project(self, be: Backend, x: Cts, context: Cts, inverse: Cts) -> Cts:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the

@@ -21,7 +21,7 @@ from tacita.layouts.registry import Shape
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
-from tacita.packings.encoding import WeightBias, apply_unit, output_bound
+from tacita.packings.encoding import WeightBias, output_bound, real
 from tacita.packings.multidiagonal.attention import (
     Attention,
     DiagonalSums,
@@ -116,7 +116,8 @@ class FirstTokenAttention(TextQuery):
 
     def invert(self, be: Backend, sums: Cts) -> Cts:
         """1 / sums / its largest value. Levels: the inverse's."""
-        return (apply_unit(be, sums[0], self.plan.specs.inverse),)
+        spec = self.plan.specs.inverse
+        return (real(be, sums[0], spec, 1.0 / output_bound(spec)),)
 
     def project(self, be: Backend, x: Cts, exps: Cts, inverse: Cts, first: Cts, masks: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of

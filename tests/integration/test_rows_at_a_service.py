@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from test_cli import run
 from test_decoder_folders import LLAMA, WORDS, written
 from test_generation_encrypted import TEXTS
+from test_openai_guide import command
 from tiny_decoders import llama
 
 import tacita
@@ -151,3 +153,22 @@ def test_the_command_writes_by_rows_that_are_asked_for(
     assert "; 4 rows at most, " in out and serving.kept == []
     status, _, err = generate("--max-tokens", "1")
     assert status == 2 and "keeps rows of a text, and learns how many" in err
+
+
+def test_a_gateway_writes_by_rows_that_the_service_keeps(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks as the service offers, and leaves no rows there."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "mine"))
+    monkeypatch.setenv("TACITA_RUN__ALLOW_INSECURE", "true")
+    (token := tmp_path / "token").write_text(serving.server.token("gateway"))
+    whom = ("--connect", serving.server.url, "--trust", str(serving.server.certificate))
+    with (
+        command(*whom, "--token-file", str(token), log=tmp_path / "log") as (_, url),
+        openai.OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client,
+    ):
+        (name,) = (each.id for each in client.models.list())
+        made = client.completions.create(model=name, prompt=PROMPT, max_tokens=1)
+    (floats,) = tacita.generate(PROMPT, model=serving.model, max_tokens=1, backend="plain")
+    assert made.choices[0].text == floats.text and made.choices[0].finish_reason == "length"
+    assert serving.kept == []

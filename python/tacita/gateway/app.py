@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -135,16 +135,17 @@ class Writer:
     async def pieces(self) -> AsyncGenerator[tuple[int, str, str | None], None]:
         """Yields each text in pieces, then why it ended, with the number of its prompt."""
         plan, spell = self.session.plan, speller(self.front)
-        begun, ends = bool(getattr(plan, "begin", ())), plan.ends or ()
+        begun, kept = (bool(getattr(plan, each, ())) for each in ("begin", "kept"))
         for at, prompt in enumerate(prompts_of(self.body, self.front)):
             read, ids = len(ids_of(self.front, prompt, begun=begun)), list[int]()
-            options, self.read = self.body.options(plan.tokens + 1 - read), self.read + read
+            options = self.body.options(plan.tokens + 1 - read)
+            options, self.read = replace(options, cache=kept), self.read + read
             async with aclosing(self.session.generate(prompt, options, Meter(), self.report)) as tokens:
                 async for token in tokens:
                     ids.append(token.id)
                     self.written += 1
                     yield at, token.text, None
-            ended = ids[-1] in ends or any(stop in spell(ids) for stop in options.stop)
+            ended = ids[-1] in (plan.ends or ()) or any(stop in spell(ids) for stop in options.stop)
             yield at, "", "stop" if ended or len(ids) < options.max_tokens else "length"
 
     async def whole(self) -> Json:
@@ -177,9 +178,8 @@ class Writer:
 
     def _about(self, kind: str, choices: list[Json]) -> Json:
         kind = kind if isinstance(self.body, Chat) else "text_completion"
-        name = self.body.model or self.session.plan.name
-        about = {"id": self.id, "object": kind, "created": int(time.time()), "model": name}
-        return {**about, "choices": choices}
+        about = {"id": self.id, "object": kind, "created": int(time.time()), "choices": choices}
+        return {**about, "model": self.body.model or self.session.plan.name}
 
     def _usage(self) -> Json:
         counts = {"prompt_tokens": self.read, "completion_tokens": self.written}

@@ -5,7 +5,7 @@ import type { Key } from "./language.js";
 import type { Wish } from "./messages.js";
 import { mine } from "./picture.js";
 import { element } from "./result.js";
-import { kindOf, offersOf } from "./service.js";
+import { choosesAlone, kindOf, offersOf } from "./service.js";
 import type { Kind, Model, Models, Offer } from "./service.js";
 import { price, radios } from "./ways.js";
 
@@ -115,10 +115,13 @@ export function keepWay(): void {
   way = chosenOffer().scheme;
 }
 
-/** held: whether this page's keys are at the server. */
-export function showPrice(held: boolean): void {
-  const shown = element("price", HTMLElement);
-  if (hasModels()) shown.textContent = price(chosenOffer(), held, kind() === "generate");
+/** Shows what the chosen way takes, and the temperature where it has one. held: whether this page's keys are
+ * at the server. */
+export function showWay(held: boolean): void {
+  if (!hasModels()) return;
+  element("price", HTMLElement).textContent = price(chosenOffer(), held, kind() === "generate");
+  temperature.disabled = choosesAlone(chosenModel(), chosenOffer());
+  for (const each of [temperature, ...(temperature.labels ?? [])]) each.hidden = temperature.disabled;
 }
 
 /** The context of a question, or the second text of a pair; else empty. */
@@ -132,7 +135,8 @@ export function searchLines(): string[] {
 }
 
 export function wish(): Wish {
-  return { most: Number(most.value), thousandths: Math.round(1000 * Number(temperature.value)) };
+  const heat = temperature.disabled ? 0 : Number(temperature.value);
+  return { most: Number(most.value), thousandths: Math.round(1000 * heat) };
 }
 
 /** What the form asks now. */

@@ -24,7 +24,7 @@ async function list(): Promise<void> {
 
 function shape(fresh: boolean): void {
   form.shape(fresh);
-  form.showPrice(holdsKeys());
+  form.showWay(holdsKeys());
 }
 
 function languages(): void {
@@ -73,7 +73,7 @@ form.model.addEventListener("change", () => {
 form.ways.addEventListener("change", () => {
   leave();
   form.keepWay();
-  form.showPrice(false);
+  form.showWay(false);
 });
 form.token.addEventListener("change", () => {
   leave();

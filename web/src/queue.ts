@@ -76,7 +76,7 @@ function unlock(): void {
   busy = false;
   form.lock(false);
   stopClock();
-  form.showPrice(held);
+  form.showWay(held);
 }
 
 /** Which part of the texts is done, null where that cannot be told: by tokens that are written, else by bytes

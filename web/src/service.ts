@@ -16,6 +16,10 @@ export interface Offer {
   /** Of a text that is written, behind the first token: of each further one. */
   readonly token_bytes: number;
   readonly token_seconds: number;
+  /** Bytes of a text whose rows the server keeps; where it keeps none nothing is told. */
+  readonly kept_bytes?: number;
+  /** Where it is another than the model's. */
+  readonly task?: string;
 }
 
 export interface Model {
@@ -61,6 +65,11 @@ export async function models(token: string): Promise<Models> {
 export function kindOf({ task, labels }: Model): Kind | null {
   if (task === "text") return labels.length ? "classify" : "embed";
   return KINDS[task] ?? null;
+}
+
+/** Whether the likeliest token alone is told of a text, so that no other can be drawn. */
+export function choosesAlone({ task }: Model, offer: Offer): boolean {
+  return (offer.task ?? task) === "choice";
 }
 
 /** Those that a page can ask by, connected ones first. */

@@ -49,9 +49,7 @@ CHUNK_BYTES = 8 << 20  # of an upload that a client sends at once
 MOST_CHUNK_BYTES = 64 << 20  # that a server takes at once
 FRAME_BYTES = 1 << 20  # of a WebSocket message of the two-party protocol, at most
 MOST_TEXT = 2000  # characters of an error that are told
-NO_TEXT = (
-    "no-text"  # code of a problem: the server has no text of that handle below that key, or none any more
-)
+NO_TEXT = "no-text"  # code of a problem: no text of that handle below that key, or none any more
 
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -100,8 +98,9 @@ class Offer(Wire):
     publishes nothing here (the socket's greeting sends it). seconds: predicted of a request of `batch`
     texts, queue aside; keygen_seconds: at the client, once. token_bytes, token_seconds: of each token behind
     the first of a text that is written, whose prompt is what the others are of. kept_bytes: of a text whose
-    rows the server keeps, so that a request is one row; kept_seconds: of silence after which they go; where
-    it keeps none neither is told, since clients of before know neither. Sizes in bytes.
+    rows the server keeps, so that a request is one row; kept_seconds: of silence after which they go. task:
+    of its answers where it is not the model's, as of a plan that tells the likeliest token alone. Of these
+    three none is told that says nothing, since clients of before know none. Sizes in bytes.
     """
 
     scheme: Name
@@ -123,11 +122,12 @@ class Offer(Wire):
     token_seconds: Seconds = 0.0
     kept_bytes: Count = 0
     kept_seconds: Seconds = 0.0
+    task: Name = ""
 
     @model_serializer(mode="wrap")
-    def _without_kept(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_later(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)
-        return {n: v for n, v in fields.items() if self.kept_bytes or not n.startswith("kept_")}
+        return {n: v for n, v in fields.items() if v or n not in ("kept_bytes", "kept_seconds", "task")}
 
 
 class Model(Wire):

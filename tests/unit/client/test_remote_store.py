@@ -132,6 +132,8 @@ def test_rows_are_kept_where_that_is_asked_for_alone() -> None:
     )
     kept = kept.model_copy(update={"kept_bytes": 9, "kept_seconds": 1.0})
     assert "kept_bytes" in kept.model_dump_json() and "kept" not in two.model_dump_json()
+    alone = two.model_copy(update={"task": "choice"}).model_dump_json()
+    assert Offer.model_validate_json(alone).task == "choice" and "task" not in two.model_dump_json()
 
     def chosen(offers: tuple[Offer, ...], scheme: str | None, cache: bool) -> str:
         models = Models(release="1", signer=SIGNER, models=(Model(name="w", task="next", offers=offers),))

@@ -93,3 +93,13 @@ def test_a_two_party_plan_is_of_one_release(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(core, "__version__", "0.2.0")
     plan_of(tmp_path, scheme="bumblebee")
     assert json.loads(made_of.read_text())["release"] == "0.2.0"
+
+
+def test_an_offer_says_where_its_task_is_not_the_models(tmp_path: Path) -> None:
+    """Ciphertexts tell the likeliest token alone, two parties write at a temperature."""
+    request = replace(REQUEST, preset="insecure_toy_n10", reveal="token", gap=0.2)
+    found = offers_of(
+        llama(layers=1), tmp_path, ["bumblebee", "thor"], request, tmp_path, silent, insecure=True
+    )
+    (model,) = found.models
+    assert (model.task, [offer.task for offer in model.offers]) == ("next", ["", "choice"])

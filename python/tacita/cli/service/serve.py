@@ -47,7 +47,7 @@ LINE = {
     ),
 }
 FILE = {
-    "plan": ("model", "pooling", "nearest", "titles", "preset", "begin", "cache"),
+    "plan": ("model", "pooling", "nearest", "titles", "preset", "begin", "reveal", "gap", "cache"),
     "run": ("threads", "device", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
     "service": (

@@ -108,9 +108,8 @@ def offers_of(
     name = public_name(name or model.name)
     named: dict[tuple[str, str], Offered] = {}
     if request.cache and CACHING not in schemes:
-        raise InputError(
-            f"{name}: a cache without {CACHING}", hint=f"--schemes {CACHING}, or no [plan] cache"
-        )
+        hint = f"--schemes {CACHING}, or no [plan] cache"
+        raise InputError(f"{name}: a cache without {CACHING}", hint=hint)
     for scheme in schemes:
         folder, cache = data / FOLDER / name / scheme, request.cache and scheme == CACHING
         plan = _plan(model, replace(request, scheme=scheme, cache=cache), folder, report)
@@ -119,12 +118,13 @@ def offers_of(
         offer = _offer(plan, model, folder, silent)
         named[name, scheme] = Offered(plan, folder, source, model.sha256, offer)
     first = next(iter(named.values())).plan
+    tasks = [{"task": o.plan.task} if o.plan.task != first.task else {} for o in named.values()]
     entry = wire.Model(
         name=name,
         task=first.task,
         problem=first.problem,
         labels=first.labels[:1] if first.problem == SEARCH else first.labels,  # the program has all
-        offers=tuple(o.offer for o in named.values()),
+        offers=tuple(o.offer.model_copy(update=task) for o, task in zip(named.values(), tasks, strict=True)),
     )
     return Offers(named, (entry,))
 

@@ -25,6 +25,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 import tacita
+from tacita.checkpoint import Checkpoint
 from tacita.cli.service.started import PATIENCE, Started, started
 from tacita.data import DEFAULT_DECODER, WEB
 from tacita.texts.answer import Classes
@@ -138,20 +139,31 @@ def test_a_browser_has_a_text_written_on_ciphertexts(writer: Started) -> None:
 
 
 PROMPT = "ab 12"
+BYTES = LLAMA | {"vocab_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": False}
+
+
+def of_bytes() -> Checkpoint:
+    """Returns a decoder over bytes."""
+    bytes_only = Tokenizer(models.BPE({sign: i for i, sign in enumerate(sorted(ByteLevel.alphabet()))}, []))
+    bytes_only.pre_tokenizer, bytes_only.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return replace(llama(seed=1, vocab=256, layers=1), tokenizer=bytes_only)
+
+
+def sentences(folder: Path) -> str:
+    """Writes texts to calibrate such a decoder by. Returns their path."""
+    (path := folder / "texts").write_text("".join(f"{at} ab {7 * at} ba{at % 5}\n" for at in range(24)))
+    return str(path)
 
 
 @pytest.fixture
 def twins(tmp_path: Path) -> Path:
     """Writes a decoder over bytes to which another one is as likely as the one that it writes first."""
-    bytes_only = Tokenizer(models.BPE({sign: i for i, sign in enumerate(sorted(ByteLevel.alphabet()))}, []))
-    bytes_only.pre_tokenizer, bytes_only.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    model = replace(llama(seed=1, vocab=256, layers=1), tokenizer=bytes_only)
+    model = of_bytes()
     (first,) = tacita.generate(PROMPT, model=model, max_tokens=1, backend="plain")
     head = model.tensors["lm_head.weight"].copy()
     head[first.id + 1] = head[first.id]
     model = replace(model, tensors={**model.tensors, "lm_head.weight": head})
-    fields = LLAMA | {"vocab_size": 256, "num_hidden_layers": 1, "tie_word_embeddings": False}
-    return written(model, tmp_path, fields, {WORDS: "embed_tokens.weight"}, "model.")
+    return written(model, tmp_path, BYTES, {WORDS: "embed_tokens.weight"}, "model.")
 
 
 @in_browser
@@ -160,18 +172,42 @@ def test_a_browser_gets_the_likeliest_token_alone(
 ) -> None:
     """The page writes by a plan that shows no logits, and names a word that is as likely."""
     folder = tmp_path_factory.mktemp("alone")
-    (folder / "texts").write_text("".join(f"{at} ab {7 * at} ba{at % 5}\n" for at in range(24)))
     options = ("--model", str(twins), "--schemes", "thor", "--tokens", "16", "--anybody")
-    alone = {"plan": TOY["plan"] | {"reveal": "token", "gap": 0.02, "texts": str(folder / "texts")}}
+    alone = {"plan": TOY["plan"] | {"reveal": "token", "gap": 0.02, "texts": sentences(folder)}}
     with started(folder, *options, settings=TOY | alone, plain=True) as server:
         found = driven(f"{server.url}/?allow-insecure", PROMPT, WRITE="2")
     (shown,), model = found["answers"], tacita.load(twins)
     tokens = list(tacita.generate(PROMPT, model=model, max_tokens=2, backend="plain"))
-    assert found["complaints"] == [] and shown["status"] == "Written: 2 tokens"
+    assert found["complaints"] == [] and shown["status"] == "Written: 2 tokens" and not found["heat"]
     assert shown["written"] == PROMPT + "".join(token.text for token in tokens)
     assert model.tokenizer is not None and tokens[1].id != tokens[0].id
     other = model.tokenizer.decode([tokens[0].id + 1])
     assert shown["ties"] == f"token 1 could as well be “{other}”"
+
+
+@in_browser
+def test_a_browser_has_a_text_written_by_rows_that_the_server_keeps(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One that the server loses behind its first token is read anew; one that is stopped leaves no rows."""
+    model = written(of_bytes(), tmp_path, BYTES, {WORDS: "embed_tokens.weight"}, "model.")
+    folder = tmp_path_factory.mktemp("kept")
+    options = ("--model", str(model), "--schemes", "thor", "--tokens", "16", "--anybody")
+    kept = {"plan": TOY["plan"] | {"cache": True, "texts": sentences(folder)}}
+    with started(folder, *options, settings=TOY | kept, plain=True) as server:
+        found = driven(f"{server.url}/?allow-insecure", "ab", WRITE="2", LOSE="3")
+        assert list(server.data.glob("texts/*/*/*")) == []
+        stopped = driven(f"{server.url}/?allow-insecure", "ab", WRITE="9", STOP="1")
+        assert list(server.data.glob("texts/*/*/*")) == []
+        full = driven(f"{server.url}/?allow-insecure", "ab", WRITE="2", FULL="1")
+    assert "keeps no further text of yours" in full["answers"][0]["status"]  # a visitor has one
+    wanted = "".join(each.text for each in tacita.generate("ab", model=model, max_tokens=2, backend="plain"))
+    (shown,) = found["answers"]
+    assert shown["written"] == "ab" + wanted and shown["status"] == "Written: 2 tokens" and found["heat"]
+    assert "Each token, of the prompt too" in found["price"] and "to the token" in shown["saw"]
+    assert len(found["complaints"]) == 1 and "410" in found["complaints"][0]
+    (shown,) = stopped["answers"]
+    assert stopped["complaints"] == [] and shown["status"].startswith("Written: ")
 
 
 def require_no_text(server: Started) -> None:

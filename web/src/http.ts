@@ -8,11 +8,12 @@ export interface Sent {
   readonly keepalive?: boolean;
 }
 
-/** A failure that the same call will not get over. */
+/** A failure that the same call will not get over. code: the server's word for it (`tacita.server.http`). */
 export class Refused extends Error {
   constructor(
     message: string,
     readonly status: number,
+    readonly code = "",
   ) {
     super(message);
   }
@@ -35,9 +36,9 @@ export async function request(path: string, token: string, sent: Sent = {}): Pro
 export async function refusal(response: Response): Promise<Refused> {
   if (response.status === 401) return new Refused("the server asks for an access token", 401);
   const problem: unknown = await response.json().catch(() => null);
-  const detail = (problem as { detail?: unknown } | null)?.detail;
+  const { detail, code } = (problem ?? {}) as { detail?: unknown; code?: unknown };
   const said = typeof detail === "string" && detail ? detail : `the server answers ${response.status}`;
-  return new Refused(said, response.status);
+  return new Refused(said, response.status, typeof code === "string" ? code : "");
 }
 
 /** A body of at most so many bytes. */

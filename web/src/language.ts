@@ -104,6 +104,14 @@ export const WORDS = {
     "Jedes Token sendet {bytes}; der Server braucht dafür etwa {answer}.",
     "每个词元发送 {bytes}，服务器约需 {answer}。",
   ],
+  "Each token, of the prompt too, sends {bytes} and takes the server about {answer}.": [
+    "Jedes Token, auch des Anfangs, sendet {bytes}; der Server braucht dafür etwa {answer}.",
+    "每个词元（包括开头的）发送 {bytes}，服务器约需 {answer}。",
+  ],
+  "The server keeps {kept} for the text, which it cannot read, until the text ends.": [
+    "Der Server behält {kept} für den Text, die er nicht lesen kann, bis der Text endet.",
+    "服务器为该文本保留 {kept} 它无法读取的数据，直到文本结束。",
+  ],
   "Your keys are at the server until you leave this page.": [
     "Ihre Schlüssel liegen beim Server, bis Sie diese Seite verlassen.",
     "在您离开本页面之前，您的公开密钥保存在服务器上。",
@@ -152,6 +160,10 @@ export const WORDS = {
   "to 16 tokens, and {count} tokens written": [
     "auf 16 Token genau, und {count} geschriebene Token",
     "精确到 16 个词元，另写出 {count} 个词元",
+  ],
+  "to the token, and {count} tokens written": [
+    "auf das Token genau, und {count} geschriebene Token",
+    "精确到词元，另写出 {count} 个词元",
   ],
   "{count} tokens asked for, and nothing more": [
     "{count} verlangte Token, sonst nichts",
@@ -245,6 +257,11 @@ export const WORDS = {
   "Times waited for the server": ["So oft auf den Server gewartet", "等待服务器的次数"],
   "Copy the numbers": ["Die Zahlen kopieren", "复制数值"],
   "copied": ["kopiert", "已复制"],
+  "the server keeps no further text of yours: stop one on another page, or ask later": [
+    "der Server behält keinen weiteren Text von Ihnen: Beenden Sie einen auf einer anderen Seite, " +
+      "oder fragen Sie später",
+    "服务器不再为您保留更多文本：请停止另一页面上的文本，或稍后再问",
+  ],
   "stopped": ["angehalten", "已停止"],
   "this server has no model that a page can ask": [
     "dieser Server hat kein Modell, das eine Seite fragen kann",

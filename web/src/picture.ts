@@ -78,6 +78,7 @@ export interface Seen {
   readonly written: number | null;
   readonly sent: number;
   readonly connected: boolean;
+  readonly kept: boolean; // whether a request is a row of a text
 }
 
 function fact(name: string, what: string, secret = false): HTMLElement[] {
@@ -87,13 +88,15 @@ function fact(name: string, what: string, secret = false): HTMLElement[] {
 }
 
 /** Shows what the server has seen. */
-export function sees({ model, at, texts, written, sent, connected }: Seen): void {
+export function sees({ model, at, texts, written, sent, connected, kept }: Seen): void {
   const came = connected
     ? t("{bytes} of ciphertexts and numbers that look random", { bytes: bytes(sent) })
     : t("{bytes} of public keys and ciphertexts", { bytes: bytes(sent) });
   const told = connected
     ? "to 16 tokens, and {count} tokens written"
-    : "{count} tokens asked for, and nothing more";
+    : kept
+      ? "to the token, and {count} tokens written"
+      : "{count} tokens asked for, and nothing more";
   const length =
     written === null
       ? fact(t("How long it is"), t("not seen"), true)

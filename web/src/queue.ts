@@ -203,7 +203,8 @@ function move(sent: number, received: number, rounds = moved.rounds): void {
 export function look(): void {
   const seen = { model: form.model.value, at, texts: Math.max(1, asks), sent: moved.sent - start.sent };
   const written = form.kind() === "generate" ? tokens : null;
-  sees({ ...seen, written, connected: form.chosenOffer().connected });
+  const { connected, kept_bytes } = form.chosenOffer();
+  sees({ ...seen, written, connected, kept: Boolean(kept_bytes) });
 }
 
 /** What the texts took so far. */

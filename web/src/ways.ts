@@ -18,9 +18,13 @@ export function price(offer: Offer, held: boolean, writes = false): string {
   const both = { answer, traffic };
   if (offer.connected) return t("About {answer} and {traffic} each text; nothing is kept.", both);
   const request = { bytes: bytes(offer.request_bytes), answer };
-  const each = writes
+  const row = { ...request, kept: bytes(offer.kept_bytes ?? 0) };
+  const rows = t("Each token, of the prompt too, sends {bytes} and takes the server about {answer}.", row);
+  const kept = t("The server keeps {kept} for the text, which it cannot read, until the text ends.", row);
+  const whole = writes
     ? t("Each token sends {bytes} and takes the server about {answer}.", request)
     : t("Each text sends {bytes} and takes the server about {answer}.", request);
+  const each = offer.kept_bytes ? `${rows} ${kept}` : whole;
   if (held) return `${each} ${t("Your keys are at the server until you leave this page.")}`;
   const made = about(1000 * SLOWER * offer.keygen_seconds);
   const links = LINKS.map((rate) => {

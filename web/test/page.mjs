@@ -2,8 +2,9 @@
 // each text, and what the browser complained about. SCREENSHOT=FILE.png keeps what it looked like at the end.
 // MODEL chooses a model. WAY=SCHEME asks by that scheme, and tells the price that was shown before;
 // BREAK=NUMBER breaks so many uploads of keys off. SECOND fills the second field. WRITE=TOKENS has so many
-// written behind each text, STOP=1 stops each behind its first. LATER fills the second field once more, and
-// LEAVE=1 leaves the model of the first text, while a text is under way.
+// written behind each text, STOP=1 stops each behind its first. LOSE=NUMBER has the server lose the rows that
+// it keeps before the request of that number, FULL=1 has it keep another text before. LATER fills the second
+// field once more, and LEAVE=1 leaves the model of the first text, while a text is under way.
 import { chromium } from "playwright-core";
 
 const [executablePath, url, ...texts] = process.argv.slice(2);
@@ -23,6 +24,23 @@ if (broken > 0) {
     await route.abort();
   });
 }
+let rows = Number(process.env.LOSE ?? 0);
+if (rows > 0) {
+  await page.route(/\/v1\/requests\?/, async (route) => {
+    rows -= 1;
+    const { origin, searchParams } = new URL(route.request().url());
+    const path = `${origin}/v1/texts/${searchParams.get("text")}?key=${searchParams.get("key")}`;
+    const { authorization } = route.request().headers();
+    if (rows === 0) await fetch(path, { method: "DELETE", headers: { authorization } });
+    await route.continue();
+  });
+}
+if (process.env.FULL) {
+  await page.route(/\/v1\/texts\?/, async (route) => {
+    if (route.request().method() === "POST") await route.fetch();
+    await route.continue();
+  });
+}
 await page.goto(url);
 
 const contents = (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent));
@@ -36,6 +54,7 @@ async function asked(text) {
     await page.locator("#lines").fill(process.env.SECOND);
   }
   if (writes) await page.getByLabel("Tokens at most").fill(String(writes));
+  heat = await page.locator("#temperature").isVisible();
   await page.getByRole("button", { name: /^(Classify|Search|Tag|Answer|Fill|Write)$/ }).click();
   if (process.env.STOP) {
     await page.locator("#label", { hasText: "1 token" }).waitFor({ timeout: 120_000 });
@@ -60,6 +79,7 @@ async function asked(text) {
 
 const answers = [];
 let price = null;
+let heat = null; // whether a temperature can be chosen
 try {
   await page.locator("#model option").first().waitFor({ state: "attached", timeout: 30_000 });
   if (process.env.MODEL) await page.locator("#model").selectOption(process.env.MODEL);
@@ -87,5 +107,5 @@ if (process.env.WAY && answers.some(({ label }) => label)) {
   await page.evaluate(`dispatchEvent(new Event("pagehide"))`);
   await gone;
 }
-console.log(JSON.stringify({ answers, price, complaints, unnamed }));
+console.log(JSON.stringify({ answers, price, heat, complaints, unnamed }));
 await browser.close();

@@ -260,6 +260,19 @@ test("a price is told by way, and another once the keys are there", () => {
   assert.match(ways.price({ connected: true, seconds: 3, traffic_bytes: 4e7 }, false), /40\.0 MB each text/);
 });
 
+test("rows that the server keeps have a price of their own, which says how much it keeps", () => {
+  const offer = { scheme: "thor", seconds: 12, request_bytes: 15e6, kept_bytes: 3e8 };
+  const price = ways.price(offer, true, true);
+  assert.match(price, /of the prompt too, sends 15\.0 MB .*keeps 300\.0 MB for the text/);
+  assert.doesNotMatch(ways.price({ ...offer, kept_bytes: 0 }, true, true), /keeps|of the prompt too/);
+});
+
+test("a temperature is for offers that tell more than the likeliest token", () => {
+  const alone = (task, offer) => service.choosesAlone({ task }, offer);
+  assert.deepEqual([alone("choice", {}), alone("next", {})], [true, false]);
+  assert.deepEqual([alone("choice", { task: "next" }), alone("next", { task: "choice" })], [false, true]);
+});
+
 test("a page without a token shows the one that it is offered", async () => {
   globalThis.fetch = async (path, { headers }) => {
     const offered = headers.Authorization ? {} : { "Tacita-Visitor-Token": "tacita_visitor" };

@@ -14,6 +14,7 @@ interface Exports {
   files_decrypt(): number;
   files_write(most: number, thousandths: number): number;
   files_next(): number;
+  files_restart(): number;
   files_token(): number;
 }
 
@@ -70,7 +71,13 @@ export class FilesEngine {
     return this.request(() => this.host.exports.files_next());
   }
 
-  /** receipt: JSON of one, with the signer's key. token: whether the response has the next one of a text. */
+  /** Has the text read anew, of which the server keeps no row any more. */
+  restart(): boolean {
+    return this.host.exports.files_restart() === 1;
+  }
+
+  /** receipt: JSON of one, with the signer's key. token: whether the response may have the next one of a
+   * text. */
   decrypt(response: ArrayBuffer, receipt: string, token = false): boolean {
     this.give(RECEIPT, UTF8.encode(receipt));
     this.host.put(new Uint8Array(response));

@@ -2,7 +2,7 @@
  * say to each other. */
 import type { Answer, Failed, Wish } from "../messages.js";
 
-/** A token of a text that is written: see `Written`. */
+/** A token of a text that is written: see `Written`. None is told of a row before the last one. */
 export interface Token {
   readonly kind: "token";
   readonly text: string;
@@ -48,7 +48,7 @@ export type FilesOrder =
   | { readonly kind: "keys" }
   | { readonly kind: "encrypt"; readonly text: string; readonly context: string }
   | { readonly kind: "write"; readonly prompt: string; readonly wish: Wish }
-  | { readonly kind: "next" }
+  | { readonly kind: "next" | "restart" }
   | { readonly kind: "decrypt" | "token"; readonly response: ArrayBuffer; readonly receipt: string };
 
 /** Of an Ed25519 signature over three hashes; all in hexadecimal digits. */
@@ -69,7 +69,7 @@ export interface Status {
   readonly total?: number | null;
   readonly seconds_left?: number | null;
   readonly seconds?: number | null;
-  readonly problem?: { readonly title: string; readonly detail?: string } | null;
+  readonly problem?: { readonly title: string; readonly detail?: string; readonly code?: string } | null;
   readonly response_bytes?: number | null;
   readonly receipt?: Receipt | null;
 }

@@ -7,20 +7,33 @@ const MOST_LINE = 1 << 16;
 const BETWEEN = 1000; // milliseconds between questions, where the stream of events breaks off
 const TRIES = 4; // of a call that does not reach the server
 const FINAL = ["done", "failed", "cancelled"];
+const HANDLE = /^[0-9a-f]{32}$/;
 
-/** Of a client. key: the id of its keys. */
+/** Of a client. key: the id of its keys. text: handle of the text that a request is a row of, or empty. */
 export interface Asking {
   readonly model: string;
   readonly scheme: string;
   readonly token: string;
   readonly key: string;
+  readonly text: string;
   readonly signal: AbortSignal;
+}
+
+/** Begins a text whose rows the server keeps; its handle. */
+export async function begin(asking: Asking): Promise<string> {
+  const { model, scheme, key, token, signal } = asking;
+  const query = new URLSearchParams({ model, scheme, key }).toString();
+  const sent = { method: "POST", signal };
+  const response = await again(asking, () => request(`/v1/texts?${query}`, token, sent));
+  const { id } = (await response.json()) as { id: unknown };
+  if (typeof id !== "string" || !HANDLE.test(id)) throw new Error("the server begins no text");
+  return id;
 }
 
 /** Sends a request. The same one sent twice counts once. */
 export async function post(asking: Asking, bytes: Uint8Array<ArrayBuffer>): Promise<Status> {
-  const { model, scheme, key, token, signal } = asking;
-  const query = new URLSearchParams({ model, scheme, key }).toString();
+  const { model, scheme, key, text, token, signal } = asking;
+  const query = new URLSearchParams({ model, scheme, key, ...(text && { text }) }).toString();
   const headers = {
     "Content-Type": "application/octet-stream",
     "Tacita-Sha256": await sha256(bytes),

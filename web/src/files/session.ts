@@ -7,7 +7,7 @@ import type { Session } from "../session.js";
 import type { Answer, Message, Wish } from "../messages.js";
 import { SHOWN } from "../messages.js";
 import { counted, makeCount } from "./chunks.js";
-import { ended, fetchResponse, forget, post } from "./request.js";
+import { begin, ended, fetchResponse, forget, post } from "./request.js";
 import type { Asking } from "./request.js";
 import { Failure, Thread } from "./thread.js";
 import type { Chunk, FilesMessage, FilesOrder, Status, Token } from "./messages.js";
@@ -15,6 +15,8 @@ import { send } from "./upload.js";
 
 const ENGINE = "tacita.wasm";
 const LOST = [404, 409, 410, 412]; // of a request: the server has lost the keys
+const NO_TEXT = "no-text"; // code of a problem: it has lost the text
+const FULL = "the server keeps no further text of yours: stop one on another page, or ask later";
 
 /** What is asked, and of whom. signer: the key of the server's receipts. insecure: whether parameters for
  * tests are admitted. */
@@ -52,6 +54,7 @@ class FilesClient {
   private began = 0;
   private request: Uint8Array<ArrayBuffer> | undefined;
   private running = ""; // id of the request that is at the server
+  private text = ""; // handle of the text whose rows the server keeps
   private answer: Answer | undefined;
   private token: Token | undefined;
   private stopped = false; // whether no further token is wanted of the text that is written
@@ -87,17 +90,57 @@ class FilesClient {
     this.tell({ kind: "answer", answer, sent, received, rounds: null });
   }
 
-  /** Token by token, each by a request of the text so far. */
+  /** Token by token, each by a request of the text so far, or of a row where the server keeps the others. */
   async write(prompt: string, wish: Wish): Promise<void> {
     this.stopped = false;
     await this.thread.order({ kind: "write", prompt, wish });
-    for (let more = true; more && !this.stopped; ) {
-      await this.exchange({ kind: "next" }, "token");
-      const { text, last, near, warning } = this.token as Token;
-      const { sent, received } = this;
-      this.tell({ kind: "written", text, last, sent, received, rounds: null, near, warning });
-      more = !last;
+    try {
+      for (let more = true; more; ) {
+        const { text, last, near, warning } = await this.nextToken();
+        more = !last && !this.stopped;
+        if (!more) await this.endText();
+        const { sent, received } = this;
+        this.tell({ kind: "written", text, last, sent, received, rounds: null, near, warning });
+        more &&= !this.stopped;
+      }
+    } finally {
+      await this.endText();
     }
+  }
+
+  /** The next token, behind all rows that the server has not read. A text that it lost is read anew, once. */
+  private async nextToken(): Promise<Token> {
+    for (let lost = false; ; ) {
+      try {
+        await this.beginText();
+        await this.exchange({ kind: "next" }, "token");
+        const { token } = this;
+        this.token = undefined;
+        if (token) return token;
+      } catch (error) {
+        if (lost || !(error instanceof Refused && error.code === NO_TEXT)) throw error;
+        lost = true;
+        this.text = "";
+        await this.thread.order({ kind: "restart" });
+      }
+    }
+  }
+
+  /** Has the server keep a text, where it does and has none of this client. */
+  private async beginText(): Promise<void> {
+    if (this.text || !this.place.offer.kept_bytes) return;
+    if (!this.ready) await this.makeKeys();
+    this.text = await begin(this.asking()).catch((error: unknown) => {
+      const full = error instanceof Refused && error.code === "quota";
+      return full ? Promise.reject(new Failure(FULL, true)) : this.posted(error);
+    });
+  }
+
+  /** Has the server drop the rows of the text, if it keeps any. */
+  private async endText(): Promise<void> {
+    const { text, key } = this;
+    this.text = "";
+    if (text) await forget(`/v1/texts/${text}?key=${key}`, this.place.token);
   }
 
   enough(): void {
@@ -189,7 +232,7 @@ class FilesClient {
   }
 
   private posted(error: unknown): never {
-    if (error instanceof Refused && LOST.includes(error.status)) {
+    if (error instanceof Refused && LOST.includes(error.status) && error.code !== NO_TEXT) {
       this.ready = false;
       throw new Failure("the server has no longer this page's keys: ask again, new ones are made", true);
     }
@@ -200,6 +243,7 @@ class FilesClient {
     const { signer, token } = this.place;
     const status = await ended(this.asking(), id, (each) => this.watched(each));
     const { receipt, problem } = status;
+    if (problem?.code === NO_TEXT) throw new Refused(problem.detail ?? problem.title, 410, NO_TEXT);
     if (status.state !== "done" || !receipt) {
       throw new Failure(problem?.detail || problem?.title || `the request was ${status.state}`, true);
     }
@@ -225,7 +269,8 @@ class FilesClient {
 
   private asking(): Asking {
     const { model, offer, token } = this.place;
-    return { model, scheme: offer.scheme, token, key: this.key, signal: this.aborter.signal };
+    const { key, text, aborter } = this;
+    return { model, scheme: offer.scheme, token, key, text, signal: aborter.signal };
   }
 
   /** Shows the last bytes of what goes out or came in. */

@@ -51,6 +51,8 @@ async function obey(order: FilesOrder): Promise<boolean> {
       return engine.write(order.prompt, order.wish);
     case "next":
       return pass(engine.next());
+    case "restart":
+      return engine.restart();
     case "decrypt":
     case "token":
       return engine.decrypt(order.response, order.receipt, order.kind === "token");

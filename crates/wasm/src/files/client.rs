@@ -34,11 +34,20 @@ pub struct Client {
     asked: Option<String>,
     /// Of its text, until its answer is read.
     tokens: Vec<Token>,
-    /// The text that is written.
-    writing: Option<(Text, Wish)>,
+    writing: Option<Draft>,
     /// That the secret decrypted, and how many it may.
     answers: u64,
     budget: Option<u64>,
+}
+
+/// A text that is written.
+struct Draft {
+    text: Text,
+    wish: Wish,
+    /// Its rows that the server keeps, where the plan has it keep them, and the hash of the request of the
+    /// last.
+    read: usize,
+    after: String,
 }
 
 impl Client {
@@ -125,7 +134,7 @@ impl Client {
     pub fn encrypt(&mut self, texts: &[&str]) -> Result<Vec<u8>> {
         let entered = self.entered(texts)?;
         self.writing = None;
-        self.request(entered)
+        self.request(entered, None)
     }
 
     /// Begins a text behind a prompt; nothing is encrypted.
@@ -139,37 +148,57 @@ impl Client {
             return Err(ClientError::Text(said.to_owned()));
         }
         let room = self.plan.tokens.min(self.plan.front.positions);
-        self.writing = Some((Text::new(prompt, true, wish.most, room, &self.tokenizer)?, wish));
+        self.writing = Some(Draft {
+            text: Text::new(prompt, true, wish.most, room, &self.tokenizer)?,
+            wish,
+            read: 0,
+            after: String::new(),
+        });
         Ok(())
     }
 
-    /// The bytes of request.ct, of the text so far.
+    /// Has the text that is written read anew, from its first row on: the server keeps it no more.
+    pub fn restart(&mut self) {
+        if let Some(draft) = &mut self.writing {
+            (draft.read, draft.after) = (0, String::new());
+        }
+    }
+
+    /// The bytes of request.ct, of the text so far; or of its first row that the server does not keep.
     ///
     /// # Errors
     /// [`ClientError::Peer`] where none is written.
     pub fn encrypt_next(&mut self) -> Result<Vec<u8>> {
-        let Some((text, _)) = &self.writing else {
+        let Some(draft) = &self.writing else {
             return no_text();
         };
-        self.request(reversed(
-            &text.ids,
-            &self.tables,
-            &self.plan.front,
-            self.plan.tokens,
-        )?)
+        let (all, plan) = (&draft.text.ids, &self.plan);
+        let (ids, after) = match plan.kept {
+            true => (&all[..all.len().min(draft.read + 1)], Some(draft.after.clone())),
+            false => (&all[..], None),
+        };
+        let rows = reversed(ids, &self.tables, &plan.front, plan.tokens)?;
+        self.request(rows, after)
     }
 
     /// The next token of the text, of the bytes of response.ct: the likeliest, with those that the rounding
-    /// does not tell from it, or by chance as it was wished; and a warning as of [`Self::decrypt`].
+    /// does not tell from it, or by chance as it was wished; and a warning as of [`Self::decrypt`]. `None`
+    /// where rows are left that the server has to read before.
     ///
     /// # Errors
     /// As [`Self::decrypt`]; [`ClientError::Text`] where values left the calibrated ranges, or where the
     /// server chose no word or several.
-    pub fn token(&mut self, response: &[u8], receipt: &Receipt) -> Result<(Written, Option<String>)> {
+    pub fn token(&mut self, response: &[u8], receipt: &Receipt) -> Result<Option<(Written, Option<String>)>> {
         let found = self.opened(response, receipt)?;
         let plan = &self.plan;
         let answer = told(&plan.reading, &found.values, found.sound);
-        let Some((text, wish)) = &mut self.writing else {
+        let Some(Draft {
+            text,
+            wish,
+            read,
+            after,
+        }) = &mut self.writing
+        else {
             return no_text();
         };
         let Some(logits) = answer.logits else {
@@ -177,6 +206,12 @@ impl Client {
         };
         if plan.chooses {
             require_choice(&logits)?;
+        }
+        if plan.kept {
+            (*read, *after) = (*read + 1, self.asked.take().unwrap_or_default());
+            if *read < text.ids.len() {
+                return Ok(None);
+            }
         }
         let id = choose(&logits, wish.thousandths)?;
         let others = match wish.thousandths {
@@ -194,11 +229,11 @@ impl Client {
         if written.last {
             self.writing = None;
         }
-        Ok((written, warning(self.answers, self.budget)))
+        Ok(Some((written, warning(self.answers, self.budget))))
     }
 
-    /// The bytes of request.ct, of rows.
-    fn request(&mut self, mut entered: Embedded) -> Result<Vec<u8>> {
+    /// The bytes of request.ct, of rows. after: as of [`envelope::request`].
+    fn request(&mut self, mut entered: Embedded, after: Option<String>) -> Result<Vec<u8>> {
         let secret = self.secret()?;
         let mut tensors = BTreeMap::new();
         for name in self.plan.request.tensors.keys() {
@@ -206,7 +241,7 @@ impl Client {
         }
         entered.states.zeroize();
         entered.mask.zeroize();
-        let request = envelope::request(&self.plan.hash, &secret.id(), &tensors);
+        let request = envelope::request(&self.plan.hash, &secret.id(), after, &tensors);
         self.forget();
         self.tokens = entered.tokens;
         self.asked = Some(hex(&digest(&request)));

@@ -12,20 +12,29 @@ const MOST_HEADER: usize = 1 << 20;
 const HASH: usize = 32;
 const WHAT: &str = "response";
 
-/// Fields in the order of the one spelling.
+/// Fields in the order of the one spelling. after: of a request that is a row of a text, the hash of the one
+/// before it, empty for the first.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
     key: String,
     kind: String,
     plan: String,
     tensors: BTreeMap<String, Vec<usize>>,
 }
 
-/// The bytes of a request.
-pub fn request(plan: &str, key: &str, tensors: &BTreeMap<String, Vec<Vec<u8>>>) -> Vec<u8> {
+/// The bytes of a request. after: see the header.
+pub fn request(
+    plan: &str,
+    key: &str,
+    after: Option<String>,
+    tensors: &BTreeMap<String, Vec<Vec<u8>>>,
+) -> Vec<u8> {
     let lengths = |cts: &Vec<Vec<u8>>| cts.iter().map(Vec::len).collect();
     let header = Header {
+        after,
         key: key.to_owned(),
         kind: "request".to_owned(),
         plan: plan.to_owned(),
@@ -59,7 +68,10 @@ pub fn response<'a>(data: &'a [u8], plan: &str, key: &str, tensor: (&str, usize)
     let (name, count) = tensor;
     let lengths = header.tensors.get(name).filter(|_| header.tensors.len() == 1);
     let right = [
-        (header.kind == "response", "another kind of file"),
+        (
+            header.kind == "response" && header.after.is_none(),
+            "another kind of file",
+        ),
         (header.plan == plan, "made under another plan"),
         (header.key == key, "made with other keys"),
         (

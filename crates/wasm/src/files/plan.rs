@@ -128,6 +128,8 @@ pub struct Plan {
     pub(super) ends: Vec<u32>,
     /// Whether its numbers are the words' shares of a choice, of which no logit is told.
     pub(super) chooses: bool,
+    /// Whether the server keeps the rows of a text, so that a request is one of them.
+    pub(super) kept: bool,
     /// What the numbers mean.
     pub reading: Reading,
 }
@@ -221,6 +223,7 @@ impl File {
             },
             ends: model.ends.unwrap_or_default(),
             chooses,
+            kept: !self.kept.is_empty(),
         }
     }
 
@@ -236,7 +239,8 @@ impl File {
             .iter()
             .any(|stage| stage.counts.get(PRODUCTS).is_some_and(|&n| n > 0));
         let writes = self.model.task == WRITES;
-        let plain = (writes || self.gap == 0.0) && self.kept.is_empty() && self.options.is_empty();
+        let read = writes || (self.gap == 0.0 && self.kept.is_empty());
+        let plain = read && self.options.is_empty();
         let right = [
             (
                 TASKS.contains(&self.model.task.as_str()) && plain,
@@ -280,9 +284,13 @@ impl File {
         let level = |tensor: &TensorInfo| {
             params.native_level("plan", tensor.level).is_ok() && (1..=MOST_VECTORS).contains(&tensor.count)
         };
-        let all = sizes
-            .1
-            .checked_mul(sizes.2)
+        let new = if self.kept.is_empty() { self.tokens } else { 1 };
+        let before = self
+            .batch
+            .checked_sub(1)
+            .and_then(|texts| texts.checked_mul(self.tokens));
+        let all = before
+            .and_then(|rows| rows.checked_add(new))
             .and_then(|rows| rows.checked_mul(sizes.3));
         let right = [
             (

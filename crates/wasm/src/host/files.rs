@@ -134,11 +134,23 @@ pub extern "C" fn files_decrypt() -> i32 {
     })
 }
 
-/// The same, of a text that is written: its next token is told.
+/// Has the text that is written read anew, which the server keeps no more.
+#[no_mangle]
+pub extern "C" fn files_restart() -> i32 {
+    step(|client| {
+        client.restart();
+        Ok(())
+    })
+}
+
+/// The same as `files_decrypt`, of a text that is written: its next token is told, unless the response is
+/// of a row before.
 #[no_mangle]
 pub extern "C" fn files_token() -> i32 {
     receive(|client, response, receipt| {
-        let (written, warning) = client.token(response, receipt)?;
+        let Some((written, warning)) = client.token(response, receipt)? else {
+            return Ok(());
+        };
         tell(&Told::Token {
             text: &written.text,
             last: written.last,

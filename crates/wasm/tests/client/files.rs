@@ -93,7 +93,7 @@ fn tables(front: &Value, hidden: u64) -> Vec<u8> {
 }
 
 /// The header of a request or response, and its ciphertexts.
-fn opened(file: &[u8]) -> (Value, Vec<&[u8]>) {
+pub fn opened(file: &[u8]) -> (Value, Vec<&[u8]>) {
     let length = u32::from_le_bytes(file[12..16].try_into().unwrap()) as usize;
     let header: Value = serde_json::from_slice(&file[16..16 + length]).unwrap();
     let mut rest = &file[16 + length..file.len() - 32];
@@ -157,6 +157,17 @@ pub fn receipt(plan: &str, request: &[u8], response: &[u8]) -> Receipt {
 
 /// The server: turns the states by one slot, adds the mask twice.
 pub fn evaluated(params: &CkksParameters, keys: &[u8], request: &[u8]) -> Vec<u8> {
+    let twice = |evaluator: &Evaluator, mask: &Ciphertext| evaluator.add(mask, mask).unwrap();
+    evaluated_by(params, keys, request, twice)
+}
+
+/// The same with what is made of the mask.
+pub fn evaluated_by(
+    params: &CkksParameters,
+    keys: &[u8],
+    request: &[u8],
+    made: impl Fn(&Evaluator, &Ciphertext) -> Ciphertext,
+) -> Vec<u8> {
     let (owner, keys) = read_evaluation_keys(keys, params, None, None).unwrap();
     let evaluator = Evaluator::new(params.clone(), Arc::new(keys));
     let (header, cts) = opened(request);
@@ -170,9 +181,7 @@ pub fn evaluated(params: &CkksParameters, keys: &[u8], request: &[u8]) -> Vec<u8
     };
     let (states, mask) = (read(cts[0]), read(cts[1]));
     let turned = evaluator.rotate(&states, 1).unwrap();
-    let sum = evaluator
-        .add(&turned, &evaluator.add(&mask, &mask).unwrap())
-        .unwrap();
+    let sum = evaluator.add(&turned, &made(&evaluator, &mask)).unwrap();
     response(&header, &written(params, owner, &sum))
 }
 

@@ -1,8 +1,8 @@
 //! Texts that a server writes on ciphertexts, a request a token, beside the engine that servers run.
-use crate::files::{evaluated, receipt, World, FOUR_TOKENS};
+use crate::files::{evaluated, evaluated_by, opened, receipt, World, FOUR_TOKENS};
 use crate::vectors::content;
 use serde_json::{json, Value};
-use tacita_ckks::CkksParameters;
+use tacita_ckks::{Ciphertext, CkksParameters, Complex64, Evaluator};
 use tacita_wasm::files::{Client, TableFile};
 use tacita_wasm::front::{embedded, reversed, Tokenizer};
 use tacita_wasm::program::FrontConfig;
@@ -47,7 +47,7 @@ fn next_token(client: &mut Client, keys: &[u8]) -> tacita_wasm::Result<Written> 
     let request = client.encrypt_next()?;
     let response = evaluated(&params, keys, &request);
     let signed = receipt(&client.plan().hash.clone(), &request, &response);
-    let (written, warning) = client.token(&response, &signed)?;
+    let (written, warning) = client.token(&response, &signed)?.unwrap();
     assert_eq!(warning, None);
     Ok(written)
 }
@@ -153,4 +153,49 @@ fn a_model_that_does_not_say_what_ends_a_text_is_refused() {
         let refused = World::writing(ends).client().err().unwrap().to_string();
         assert!(refused.contains(why), "{refused}");
     }
+}
+
+/// Each request is one row and names the one before it; of a text that the server lost the first row is next.
+#[test]
+fn a_text_is_read_row_by_row_where_the_server_keeps_them() {
+    let mut world = World::writing(json!([]));
+    let hidden = world.plan["model"]["hidden"].as_u64().unwrap();
+    world.plan["kept"] = json!([{"name": "x", "count": 1, "level": 1, "kind": "real"}]);
+    assert!(world.client().is_err()); // all rows in a request
+    let tensors = &mut world.plan["layout"]["request"]["tensors"];
+    tensors["hidden"]["runs"] = json!([
+        [1, 0, 2, 40, 0, 32 / hidden, hidden, 0, hidden, 1, 1],
+        [99, hidden - 1]
+    ]);
+    tensors["mask"]["runs"] = json!([[90, 0]]);
+    let (mut client, mut keys) = (world.client().unwrap(), Vec::new());
+    client.draw().unwrap();
+    client.write_keys(&mut keys).unwrap();
+    let (most, thousandths) = (2, 0);
+    client.write(FOUR_TOKENS, Wish { most, thousandths }).unwrap();
+    // a row of so many tokens, 1 / count at each; half the norm's check is one half whatever they are
+    let next = |client: &mut Client, count: usize| {
+        let half = |evaluator: &Evaluator, mask: &Ciphertext| {
+            let mut rest = vec![Complex64::new(0.0, 0.0); 128];
+            rest[90].re = 0.5 - 1.0 / count as f64;
+            evaluator.add_vector(mask, &rest).unwrap()
+        };
+        let params = CkksParameters::preset("insecure_toy_n8").unwrap();
+        let request = client.encrypt_next().unwrap();
+        let response = evaluated_by(&params, &keys, &request, half);
+        let signed = receipt(&client.plan().hash.clone(), &request, &response);
+        let after = opened(&request).0["after"].as_str().unwrap().to_owned();
+        let written = client.token(&response, &signed).unwrap();
+        (after, signed.request, written.map(|(written, _)| written))
+    };
+    let rows: Vec<_> = (1..=4).map(|count| next(&mut client, count)).collect();
+    assert_eq!(rows[0].0, "");
+    assert!(rows.windows(2).all(|pair| pair[0].1 == pair[1].0));
+    assert!(rows[..3].iter().all(|row| row.2.is_none()));
+    client.encrypt_next().unwrap(); // which was lost on the way, and the text with it
+    client.restart();
+    let again: Vec<_> = (1..=5).map(|count| next(&mut client, count)).collect();
+    assert_eq!(again[0].0, "");
+    assert!(again[..4].iter().all(|row| row.2.is_none()));
+    assert!(!rows[3].2.as_ref().unwrap().last && again[4].2.as_ref().unwrap().last);
 }

@@ -135,11 +135,11 @@ class Writer:
     async def pieces(self) -> AsyncGenerator[tuple[int, str, str | None], None]:
         """Yields each text in pieces, then why it ended, with the number of its prompt."""
         plan, spell = self.session.plan, speller(self.front)
-        begun, kept = (bool(getattr(plan, each, ())) for each in ("begin", "kept"))
+        begun, cache = (bool(getattr(plan, each, ())) for each in ("begin", "kept"))
         for at, prompt in enumerate(prompts_of(self.body, self.front)):
             read, ids = len(ids_of(self.front, prompt, begun=begun)), list[int]()
             options = self.body.options(plan.tokens + 1 - read)
-            options, self.read = replace(options, cache=kept), self.read + read
+            options, self.read = replace(options, cache=cache), self.read + read
             async with aclosing(self.session.generate(prompt, options, Meter(), self.report)) as tokens:
                 async for token in tokens:
                     ids.append(token.id)

@@ -29,9 +29,11 @@ from bench.options import (
     Preset,
     Threads,
     Tokens,
+    lines_of,
     read_examples,
 )
 from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
+from bench.runs.families import divided, short
 from bench.runs.harness import REQUEST, Group, Machine, Ran, Sample, ask, cosine, figures, quality
 from bench.runs.one import CALIBRATING, SEEDS, ShapeName
 from bench.runs.stages import operation_counts, show_stages, stage_rows
@@ -58,13 +60,10 @@ from tacita.settings import PlanOptions
 from tacita.texts.embed import Text, length_of
 
 DASHFORMER_TOKENS = 64  # 50 amino acids, padded to a power of two
+ASKED, KNOWN = 256, 300  # of a file of lines: how many are measured by default, and how many calibrate
 
 BatchScheme = Annotated[str, option("--scheme", help="arion or moai (thor: one text a request).")]
-Labelled = Annotated[
-    Path | None, option("--texts", help="A file: header, then text, tab, label number (default: unlabelled).")
-]
-
-
+Labelled = Annotated[Path | None, option("--texts", help="A .tsv file: text, tab, label number; or lines.")]
 Anyway = Annotated[
     bool, option("--anyway", help="Encrypt an input too that can spoil the answers of its request.")
 ]
@@ -150,9 +149,10 @@ def batch(
     """Classify many texts at once; report time per input, accuracy, errors, counts, memory.
 
     Texts of the file that are longer than the tokens are left out; the others are repeated up to the inputs.
-    Without a file every second shipped sentence is measured, and the others alone calibrate. A shape answers
-    random hidden states. Of a folder with a plan (`tacita plan --work`) that plan is measured, and a killed
-    run of one request goes on there. The float model says before whether an input can spoil its request.
+    Without a file every second shipped sentence is measured, and the others alone calibrate; of a file that
+    is no .tsv, the last lines, calibrated on the first. A shape answers random hidden states. Of a folder
+    with a plan (`tacita plan --work`) that plan is measured, and a killed run of one request goes on there.
+    The float model says before whether an input can spoil its request.
     """
     if (layers is not None and shape is None) or (shape is not None and (texts or pooling)):
         raise InputError("bench batch: --layers is of a --shape, which has no --texts and no --pooling")
@@ -160,12 +160,7 @@ def batch(
         task = _of_shape(shape, layers, inputs, tokens, scheme, preset)
     else:
         checkpoint = load_model(PlanOptions(model=model, pooling=pooling))
-        examples = read_examples(texts) if texts else [(text, -1) for text in load_texts()[1::2]]
-        fitting = [(text, label) for text, label in examples if length_of(checkpoint, text) <= tokens]
-        measured, labels = _repeated(fitting, inputs)
-        calibrating = PlanRequest().calibrated_for(measured).texts if texts else load_texts()[::2]
-        how: dict[str, Any] = {"labels": labels if texts else None, "texts": measured}
-        task = Task(checkpoint, {"texts": calibrating}, tokens, scheme, preset, **how)
+        task = _of_texts(checkpoint, texts, inputs, tokens, scheme, preset)
     found = _measured(replace(task, anyway=anyway), Machine(backend, threads, memory, allow_insecure, work))
     with reporting(json, found):
         _show(found)
@@ -204,13 +199,21 @@ def dashformer(
 def _of_shape(
     name: str, layers: int | None, inputs: int | None, tokens: int, scheme: str, preset: str
 ) -> Task:
-    model = shaped_model(name, layers=layers)
-    counts = (CALIBRATING, inputs or CALIBRATING)
-    calibrating, measured = (
-        random_inputs(model.config.hidden, tokens, count, seed)
-        for count, seed in zip(counts, SEEDS, strict=True)
-    )
-    return Task(model, {"hidden_states": calibrating}, tokens, scheme, preset, samples=measured)
+    model, counts = shaped_model(name, layers=layers), (CALIBRATING, inputs or CALIBRATING)
+    known, asked = (random_inputs(model.config.hidden, tokens, *of) for of in zip(counts, SEEDS, strict=True))
+    return Task(model, {"hidden_states": known}, tokens, scheme, preset, samples=asked)
+
+
+def _of_texts(
+    model: Checkpoint, file: Path | None, inputs: int | None, tokens: int, scheme: str, preset: str
+) -> Task:
+    if file and file.suffix != ".tsv":
+        known, asked = divided(list(short(model, lines_of(file), tokens)), inputs or ASKED, KNOWN)
+        return Task(model, {"texts": known}, tokens, scheme, preset, asked)
+    examples = read_examples(file) if file else [(text, -1) for text in load_texts()[1::2]]
+    texts, labels = _repeated([each for each in examples if length_of(model, each[0]) <= tokens], inputs)
+    calibration = {"texts": PlanRequest().calibrated_for(texts).texts if file else load_texts()[::2]}
+    return Task(model, calibration, tokens, scheme, preset, texts, labels if file else None)
 
 
 def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> tuple[list[Text], list[int]]:
@@ -281,23 +284,19 @@ def _compared(ran: Ran, wanted: NDArray[np.float64], labels: Sequence[int] | Non
 def _of_folder(task: Task, machine: Machine) -> Plan | None:
     """Returns the plan that lies in the folder of the run, if one does. Raises InputError for one of another
     request."""
-    path = Workdir(machine.work).plan if machine.work and machine.encrypts else None
+    path = Workdir(machine.work).plan if machine.work else None
     if path is None or not path.is_file():
         return None
     plan = Plan.load(path)
     is_of = (plan.scheme, plan.tokens, plan.parameters.preset)
     if is_of != (wanted := (task.scheme, task.tokens, task.preset)):
-        raise InputError(
-            f"bench batch: the folder's plan is of {is_of}, not of {wanted}", hint="another --work"
-        )
+        raise InputError(f"bench batch: the folder's plan is of {is_of}, not {wanted}", hint="another --work")
     return plan
 
 
 def _planned(task: Task) -> Plan:
     if scheme_of(task.scheme).connected:
-        raise InputError(
-            f"bench batch: {task.scheme} has no requests", hint="python -m bench two-party measures it"
-        )
+        raise InputError(f"bench batch: {task.scheme} has no requests", hint="python -m bench two-party")
     with progress("plan") as report:
         plan = api.plan(
             task.model,

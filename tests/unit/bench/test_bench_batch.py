@@ -24,7 +24,9 @@ from tacita.checkpoint import load
 from tacita.client import Answer
 from tacita.evaluate import Server
 from tacita.planning.calibrate.excesses import FAR
+from tacita.plans.files import Workdir
 from tacita.progress import Progress
+from tacita.schemes.base import save
 from tacita.texts.answer import withhold_failed
 
 FIELDS = {
@@ -84,6 +86,19 @@ def test_batch_on_plain_reports_every_field(labelled: Path, tmp_path: Path) -> N
     assert "an input" in out
 
 
+def test_of_a_file_of_lines_the_first_calibrate_and_the_last_are_measured(tmp_path: Path) -> None:
+    model, texts = write_folder(make_random_checkpoint(layers=1), tmp_path / "model"), tmp_path / "texts.txt"
+    texts.write_text("a fine film\nthe plot is dull\n\nnever boring\na very bad film\nnever boring\n")
+    options = ["--model", str(model), "--texts", str(texts), "--tokens", "16", "--backend", "plain", *TOY]
+    status, _, err = bench("batch", *options, "--inputs", "1", "--json", str(tmp_path / "report.json"))
+    assert status == 0, err
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert (found["inputs"], found["calibration_texts"], found["accuracy"]) == (1, 3, None)
+    assert found["agreement"] == 1.0
+    status, _, err = bench("batch", *options, "--inputs", "4")
+    assert status == 2 and "4 different texts: 4 cannot be asked" in " ".join(err.split())
+
+
 def test_a_shape_answers_random_hidden_states(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     options = ["--layers", "1", "--inputs", "3", "--tokens", "16", "--backend", "plain", *TOY]
@@ -130,15 +145,15 @@ def test_an_input_that_would_spoil_its_request_is_named_before_it_is_encrypted(
     found = {}
     for name, texts in {"like them": asked, "unlike": ["a"]}.items():
         plan = api.plan(model, tokens=16, preset=TOY[1], scheme="arion", inputs=4, texts=texts)
-        monkeypatch.setattr(batch, "_of_folder", lambda *_, plan=plan: plan)
-        status, out, err = bench("batch", *options, "--backend", "plain")
+        save(plan, Workdir(tmp_path).plan)
+        status, out, err = bench("batch", *options, "--backend", "plain", "--work", str(tmp_path))
         assert status == 0, err
         found[name] = json.loads(report.read_text())["outside"]
         assert ("outside the intervals" in out) == bool(found[name])
     first = found["unlike"][0]
     assert found["like them"] == [] and first["half_widths"] > FAR
     monkeypatch.setattr(batch, "ask", lambda *_, **__: pytest.fail("encrypted"))
-    status, _, err = bench("batch", *options)
+    status, _, err = bench("batch", *options, "--work", str(tmp_path))
     said = " ".join(err.split())
     assert status == 2 and "--anyway" in said and asked[first["input"] - 1] not in said
     where = f"input {first['input']} lies {first['half_widths']:.2f} half-widths out at {first['stage']}"

@@ -80,11 +80,11 @@ def fit(
     error: of each probability, summed over a row: what the exponentials may add, and what the last inverse
     (relative). With N = 2^rounds and S = sum(y^N) >= mean(y) sum(y^(N-1)), an error d of every y moves a row
     by N d sum(y^(N-1)) / S <= N d / mean(y), so d may be error[0] / N of the smallest mean. noise: standard
-    deviation of a refreshed slot, such as an exponential or a stored inverse. Of the floors that it allows,
-    the one of the fewest levels. Errors: FitError.
+    deviation of a refreshed slot. Of the floors it allows, the one of the fewest levels. Errors: FitError.
     """
-    share, off, fits = 0.5**rounds, DEVIATIONS * noise, list[Phases]()
-    power = exp.fit((scores[0] * share, scores[1] * share), share * error[0] * means[0], shift=shift * share)
+    share, off, fits, low = 0.5**rounds, DEVIATIONS * noise, list[Phases](), max(means[0], noise / exp.QUIET)
+    scores = scores[0] * share, scores[1] * share
+    power = exp.fit(scores, share * error[0] * means[0], shift=shift * share, least=low)
     for floor in (math.ldexp(means[0], doublings) for doublings in range(FLOORS)):
         if floor == means[0] or 2.0 * floor <= means[1]:
             with suppress(FitError):

@@ -295,8 +295,8 @@ def scores(logits: Array, labels: Array) -> dict[str, float]:
 def regression(rows: Sequence[Row]) -> dict[str, Any]:
     """Returns Pearson's correlations of the first number of the answers that passed their checks, None where
     one side does not vary, and errors."""
-    given = [(r.logits[0], r.reference[0], r.label) for r in rows if not r.empty]
-    predicted, wanted, labels = np.array(given).reshape(-1, 3).T
+    triples = [(r.logits[0], r.reference[0], r.label) for r in rows if not r.empty]
+    predicted, wanted, labels = np.array(triples).reshape(-1, 3).T
     return {
         "correlation": _correlation(predicted, labels),
         "reference_correlation": _correlation(wanted, labels),
@@ -329,8 +329,8 @@ def _show(figures: dict[str, Any]) -> None:
     if "mismatches" in figures:
         rows["agreement"] += f", {figures['matches']} of {figures['sentences']} the same"
     for digits, names in ((4, SCORES), (5, ("max_abs_error", "mean_abs_error"))):
-        given = [name for name in names if figures.get(name) is not None]
-        rows |= {name.replace("_", " "): f"{figures[name]:.{digits}f}" for name in given}
+        present = [name for name in names if figures.get(name) is not None]
+        rows |= {name.replace("_", " "): f"{figures[name]:.{digits}f}" for name in present}
     warned = f"{figures['sentences']}, {figures['warnings']} with a warning"
     warned += f", {figures['empty']} without an answer" if figures["empty"] else ""
     left_out = f", {several(len(figures['rejected']), 'line')} left out" if figures["rejected"] else ""

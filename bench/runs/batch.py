@@ -321,7 +321,8 @@ def _show(found: dict[str, Any]) -> None:
         if found[name] is not None:
             table.add_row(name.replace("_", " "), f"{100 * found[name]:.2f} %")
     if found["resumed_stages"]:
-        table.add_row("of this sitting", f"keys, request and {found['resumed_stages']} stages are of another")
+        of = f"keys, request and {found['resumed_stages']} stages, whose seconds count"
+        table.add_row("of earlier sittings", of)
     table.add_row("outside of stages", duration(found["outside_seconds"]))
     if found["refused"]:
         table.add_row("refused", f"{found['refused']}: they failed their own check")

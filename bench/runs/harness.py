@@ -9,7 +9,6 @@ integers.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.runs.sittings import Sittings
 from bench.runs.stages import StageClock, compared
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
@@ -36,7 +36,7 @@ from tacita.planning.circuit import circuit_of
 from tacita.planning.request import NEAREST
 from tacita.plans import engine
 from tacita.plans.answers import understood
-from tacita.plans.files import Workdir, write_text
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
@@ -55,7 +55,6 @@ Read = Callable[[str], Sequence[Array]]  # a live tensor by its name -> slot vec
 REQUEST = ("encrypt", "evaluate", "decrypt")
 ONCE = ("circuit", "start", "keys")  # of a server's first request, but for keys before its client comes
 DECIMALS = 12
-INPUTS = "inputs.sha256"  # in the folder of a run that has not ended: of its plan and inputs
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,11 @@ class Ran:
         found["evaluate"] += sum(self.setup.values())
         return once | found
 
-    def clocked(self, bar: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    def clocked(
+        self, bar: Callable[[Progress], None], clock: StageClock | None = None
+    ) -> Callable[[Progress], None]:
         """Returns the progress of one more request, whose stages are timed."""
-        clock = StageClock()
+        clock = clock or StageClock()
         self.stages.append(clock.seconds)
 
         def report(now: Progress) -> None:
@@ -231,7 +232,7 @@ def _encrypted(
     engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
     with nullcontext(machine.work) if machine.work else _temporary() as folder:
         files = Workdir(Path(folder))
-        going_on = machine.work is not None and _goes_on(files, plan, groups)
+        sittings = Sittings.of(files.path, plan.hash, groups)
         save(plan, files.plan)
         how: dict[str, Any] = {"allow_insecure": machine.allow_insecure}
         client = Client(public_of(plan, model), files, one_user=True, **how)
@@ -240,30 +241,16 @@ def _encrypted(
         with ran.timing("start"):
             circuit_of(plan, model)
             server.ring.provide()
-        with machine.bar("keygen") as report, ran.timing("keygen"):
-            if not going_on:
+        with machine.bar("keygen") as report, sittings.once("keygen", ran.seconds) as wanted:
+            if wanted:
                 client.keygen(report)
         for group in groups:
-            answers = _request(plan, client, server, group, machine, ran, encrypted=going_on)
+            answers = _request(plan, client, server, group, machine, ran, sittings)
             names = ("evaluation_keys", "request", "response")
             ran.bytes = {name: getattr(files, name).stat().st_size for name in names}
             ran.usage, ran.threads = server.usage, server.threads
             yield answers
-        (files.path / INPUTS).unlink(missing_ok=True)  # a whole run: the next makes keys and request anew
-
-
-def _goes_on(files: Workdir, plan: Plan, groups: Sequence[Group]) -> bool:
-    """Says whether the folder holds keys and request of a killed run of the same plan and inputs, and notes
-    there whose they are. Runs of several requests begin again."""
-    inputs = hashlib.sha256(plan.hash.encode())
-    for group in groups:
-        inputs.update(repr(list(group.texts)).encode())
-        for array in (array for sample in group.samples for array in sample):
-            inputs.update(array.tobytes())
-    note = files.path / INPUTS
-    same = note.is_file() and note.read_text() == inputs.hexdigest()
-    write_text(note, inputs.hexdigest())
-    return same and len(groups) == 1 and files.request.is_file()
+        sittings.path.unlink(missing_ok=True)  # a whole run: the next makes keys and request anew
 
 
 def _request(
@@ -273,18 +260,23 @@ def _request(
     group: Group,
     machine: Machine,
     ran: Ran,
-    encrypted: bool = False,
+    sittings: Sittings,
 ) -> list[Answer]:
     steps: Steps = {}
-    with ran.timing("encrypt", steps):
+    if not sittings.again:
+        sittings.steps.pop("encrypt", None)
+        sittings.stages = {}
+    with sittings.once("encrypt", steps) as wanted:
         states = [in_order(plan, hidden[mask > 0]) for hidden, mask in group.samples]
-        if not encrypted:
+        if wanted:
             client.encrypt_batch(group.texts, hidden_states=states)
     if not ran.requests:
         with ran.timing("keys"):
             server.load_keys()
+    clock = StageClock(sittings.stages, sittings.save)
     with machine.bar(f"evaluate request {len(ran.requests) + 1}") as report, ran.timing("evaluate", steps):
-        server.evaluate(ran.clocked(report))
+        server.evaluate(ran.clocked(report, clock))
+    steps["evaluate"] += clock.earlier
     with ran.timing("decrypt", steps):
         answers = client.decrypt_batch(len(group), group.texts)
     ran.requests.append(steps)

@@ -7,8 +7,7 @@ second where one was predicted are no news.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, log
 from typing import Any
 
@@ -28,18 +27,28 @@ SHOWN = 6
 
 class StageClock:
     """Progress callback of any number of runs: seconds of each stage, bootstraps included, added up over the
-    runs."""
+    runs. seconds: of stages that an earlier sitting of the same run had finished, to which it adds; a stage
+    that runs again is counted anew. save: called behind each stage."""
 
-    def __init__(self) -> None:
-        self._began: list[tuple[str, float]] = []
-        self.seconds: dict[str, float] = {}
+    def __init__(self, seconds: dict[str, float] | None = None, save: Callable[[], object] = int) -> None:
+        self.seconds, self._save = {} if seconds is None else seconds, save
+        self._earlier = set(self.seconds)
+        self._began: tuple[str, float] | None = None
 
     def __call__(self, now: Progress) -> None:
-        self._began.append((now.stage, now.seconds))
-        if now.index == now.total:
-            for (name, start), (_, end) in pairwise(self._began):
-                self.seconds[name] = self.seconds.get(name, 0.0) + end - start
-            self._began = []
+        if self._began:
+            name, start = self._began
+            self.seconds[name] = self.seconds.get(name, 0.0) + now.seconds - start
+            self._save()
+        self._began = None if now.index == now.total else (now.stage, now.seconds)
+        if now.stage in self._earlier:
+            self._earlier.remove(now.stage)
+            del self.seconds[now.stage]
+
+    @property
+    def earlier(self) -> float:
+        """Adds up the seconds of stages that this sitting did not run."""
+        return sum(self.seconds[name] for name in self._earlier)
 
 
 def operation_counts(plan: Plan) -> dict[str, int]:

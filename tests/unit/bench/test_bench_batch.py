@@ -168,6 +168,16 @@ def test_stage_clock_adds_up_several_runs() -> None:
     assert clock.seconds == {"a": 5.0, "b": 5.0}
 
 
+def test_stage_clock_counts_stages_of_an_earlier_sitting_once() -> None:
+    saved: list[dict[str, float]] = []
+    seconds = {"a": 2.0, "b": 9.0}  # b had not been saved, so that it runs again
+    clock = StageClock(seconds, lambda: saved.append(dict(seconds)))
+    for index, (name, now) in enumerate([("b", 1.0), ("c", 4.0), ("done", 5.0)], 1):
+        clock(Progress(name, index, 3, now, 0.0))
+    assert saved == [{"a": 2.0, "b": 3.0}, {"a": 2.0, "b": 3.0, "c": 1.0}]
+    assert clock.earlier == 2.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -264,7 +274,11 @@ def test_a_folder_with_a_killed_run_goes_on_with_its_plan_and_its_keys(
     found = json.loads(report.read_text())
     assert files() == before
     assert found["agreement"] == 1.0
-    assert found["resumed_stages"] > 0
+    assert 0 < (again := found["resumed_stages"]) <= 3
+    seconds = [stage["seconds"] for stage in found["stages"]]
+    assert all(seconds)  # those of the first sitting too, which the whole counts
+    assert found["wall_seconds"] >= sum(seconds) > sum(seconds[again:])
+    assert 0.0 < found["outside_seconds"] < found["wall_seconds"]
     status, _, err = bench("batch", *options, "16", "--json", str(report))
     assert status == 0, err
     assert json.loads(report.read_text())["resumed_stages"] == 0

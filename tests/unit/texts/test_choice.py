@@ -63,15 +63,16 @@ def test_other_families_schemes_and_vocabularies() -> None:
 
 @pytest.mark.parametrize("how", [{}, {"packing": "multidiagonal"}, {"scheme": "leaf"}])
 def test_vocabularies_of_several_ciphertexts(how: dict[str, Any]) -> None:
-    """A quarter of this ring's slots, 256 words, is what one ciphertext of logits holds."""
+    """A quarter of this ring's slots, 256 words, is what one ciphertext of logits holds. On diagonals noise
+    moves a logit by up to 0.01 here, so that words must be further apart than by twice that."""
     model = llama(vocab=900, layers=1)
-    found = planned(model, **{**REVEAL, "gap": 0.02, **how})
+    found = planned(model, **{**REVEAL, "gap": 0.1, **how})
     assert found.layout.response.count == 4
     assert {"choice.win3", "choice.join3"} <= {stage.name for stage in found.stages}
-    for backend, text in (("plain", ASKED[0]), ("sim", ASKED[1])):
+    for backend, text in (("plain", ASKED[0]), ("sim", "beauty is time")):
         answer, logits = classify_locally(found, model, text, backend=backend), wanted(model, text)
         second, first = np.sort(logits)[-2:]
-        assert isinstance(answer, Chosen) and answer.trusted and first - second >= 0.02
+        assert isinstance(answer, Chosen) and answer.trusted and first - second >= 0.2
         assert answer.token == logits.argmax() and answer.share == 1.0
 
 

@@ -28,9 +28,11 @@ SHOWN = 6
 class StageClock:
     """Progress callback of any number of runs: seconds of each stage, bootstraps included, added up over the
     runs. seconds: of stages that an earlier sitting of the same run had finished, to which it adds; a stage
-    that runs again is counted anew. save: called behind each stage."""
+    that runs again is counted anew. save: called after each stage."""
 
-    def __init__(self, seconds: dict[str, float] | None = None, save: Callable[[], object] = int) -> None:
+    def __init__(
+        self, seconds: dict[str, float] | None = None, save: Callable[[], None] = lambda: None
+    ) -> None:
         self.seconds, self._save = {} if seconds is None else seconds, save
         self._earlier = set(self.seconds)
         self._began: tuple[str, float] | None = None

@@ -155,19 +155,17 @@ class SpillingBackend:
         self, xs: Sequence[Handle], weights: Vector, bias: Vector | None, parts: list[slice], most: int
     ) -> list[Handle]:
         """Returns outputs whose sums stay in memory. parts: of the operands. most: outputs at once, where
-        there are several parts. Operands in memory are first: where a product began with those that the one
-        before read first, it would push out what it needs next."""
-        order = (
-            sorted(range(len(xs)), key=lambda i: xs[i].entry.value is None) if parts[1:] else range(len(xs))
-        )
+        there are several parts. Parts in memory are first: where a product began with those that the one
+        before read first, it would push out what it needs next. The order of parts changes no bit."""
         sums = list[Handle]()
-        for part in parts:
+        for part in sorted(parts, key=lambda part: sum(x.entry.value is None for x in xs[part])):
+            added, fresh = part is parts[0], not sums
             for group in _pieces(len(weights), most if parts[1:] else len(weights)):
-                shift = None if bias is None or part is not parts[0] else bias[group]
-                count = group.stop - group.start
-                among = [xs[i] for i in order[part]]
-                terms = self.call("matmul", True, among, weights[group][:, order[part]], shift, count=count)
-                if part is parts[0]:
+                shift = None if bias is None or not added else bias[group]
+                terms = self.call(
+                    "matmul", True, xs[part], weights[group, part], shift, count=group.stop - group.start
+                )
+                if fresh:
                     sums += terms
                 else:
                     sums[group] = [self.add(ct, terms.pop(0)) for ct in sums[group]]

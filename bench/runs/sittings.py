@@ -59,8 +59,7 @@ class Sittings:
 
     def save(self) -> None:
         """Writes the file."""
-        known = {"inputs": self.inputs, "steps": self.steps, "stages": self.stages}
-        write_text(self.path, json.dumps(known))
+        write_text(self.path, json.dumps({n: getattr(self, n) for n in ("inputs", "steps", "stages")}))
 
     @contextmanager
     def once(self, step: str, into: dict[str, float]) -> Iterator[bool]:

@@ -23,6 +23,7 @@ ROTATIONS = ("rotate", "rotate_hoisted", "rotate_shared", "conjugate")
 RELINEARISATIONS = ("mul", "relin")
 LONG = 2.0  # seconds, measured or predicted
 SHOWN = 6
+Numbers = dict[str, float]
 
 
 class StageClock:
@@ -30,9 +31,7 @@ class StageClock:
     runs. seconds: of stages that an earlier sitting of the same run had finished, to which it adds; a stage
     that runs again is counted anew. save: called after each stage."""
 
-    def __init__(
-        self, seconds: dict[str, float] | None = None, save: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, seconds: Numbers | None = None, save: Callable[[], None] = lambda: None) -> None:
         self.seconds, self._save = {} if seconds is None else seconds, save
         self._earlier = set(self.seconds)
         self._began: tuple[str, float] | None = None

@@ -24,9 +24,7 @@ from tacita.slots.plain import check_kinds
 
 BOOTSTRAP_GROUP = 16  # refreshed ciphertexts are the largest there are: so many in one call of the engine
 
-MATMUL_GROUP = (
-    32  # outputs of a matrix product made at once, if memory is short; fewer repeat its preparation too often
-)
+MATMUL_GROUP = 32  # outputs of a matrix product made at once, at least: each call prepares its operands
 MATMUL_SUMS = 5, 8  # of 8 parts of the budget so many for its sums where operands, in the rest, come in turn
 
 
@@ -157,8 +155,12 @@ class SpillingBackend:
         """Returns outputs whose sums stay in memory. parts: of the operands. most: outputs at once, where
         there are several parts. Parts in memory are first: where a product began with those that the one
         before read first, it would push out what it needs next. The order of parts changes no bit."""
+
+        def absent(part: slice) -> int:
+            return sum(x.entry.value is None for x in xs[part])
+
         sums = list[Handle]()
-        for part in sorted(parts, key=lambda part: sum(x.entry.value is None for x in xs[part])):
+        for part in sorted(parts, key=absent):
             added, fresh = part is parts[0], not sums
             for group in _pieces(len(weights), most if parts[1:] else len(weights)):
                 shift = None if bias is None or not added else bias[group]

@@ -19,16 +19,19 @@ SLOTS, BOUND, GAP = 256, 4.0, 0.2
 DEEP = 60  # levels, where no placement bootstraps between the stages
 
 
-def chosen(values: np.ndarray, *, slots: int = SLOTS, most: int = 0) -> Answer:
-    """The choice among these numbers: the bias of a map that reads nothing."""
-    layout, bare = VectorLayout(slots, 4), np.zeros((len(values), 4))
-    bare[0, 0] = 1e-9  # a map of nothing has no diagonals
+def chosen(
+    values: np.ndarray, *, slots: int = SLOTS, most: int = 0, off: float = 0.0, seed: int = 0
+) -> Answer:
+    """The choice among these numbers: the bias of a map that sums a vector of nothing. off: deviation of the
+    noise of a number, other in each copy of it."""
+    layout, sums = VectorLayout(slots, 4), np.full((len(values), 4), 0.5)
     told = comparison.fit(comparison.share(GAP, BOUND), 1e-5)
-    choice = Choice.build((bare, values), layout, (1.0, BOUND), told, most)
+    choice = Choice.build((sums, values), layout, (1.0, BOUND), told, most)
     be = PlainBackend(slots, DEEP)
     check = np.zeros(slots)
     check[0] = 0.5
-    live: Live = {"vector": (be.encrypt(np.zeros(slots)),), CHECK: (be.encrypt(check),)}
+    noise = np.random.default_rng(seed).normal(0.0, off, slots)
+    live: Live = {"vector": (be.encrypt(noise),), CHECK: (be.encrypt(check),)}
     for stage in stages_of(choice.operations("vector"), frozenset()):
         live = stage.run(be, live)
     (answer,) = choice.response.read([be.decrypt(ct) for ct in live["answer"]])
@@ -72,6 +75,18 @@ def test_nearer_than_the_gap_the_larger_has_more() -> None:
         values[[5, 30]] = 2.0, 2.0 + distance
         found = chosen(values).values
         assert found[30] > 0.5 > found[5] and abs(found[[5, 30]].sum() - 1.0) < 3e-3
+
+
+@pytest.mark.parametrize(("count", "second"), [(41, 21), (100, 21), (100, 69)])
+def test_near_ones_share_beside_noise(count: int, second: int) -> None:
+    """Two numbers meet in several copies, in each of which noise is another one; a third is far behind."""
+    values = np.full(count, -1.0)
+    values[[5, second]] = 2.0, 1.9
+    values[11] = 1.5
+    for seed in range(8):
+        found = chosen(values, off=0.05, seed=seed).values
+        assert abs(found[[5, second]].sum() - 1.0) < 3e-3
+        assert np.all(np.delete(found, [5, second]) < 1e-3)
 
 
 def test_random_numbers_a_gap_apart() -> None:

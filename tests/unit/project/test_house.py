@@ -32,8 +32,8 @@ LINES = {
     "generation": 443,  # what a remote client needs of it is in texts (decision 110)
     "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7582,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 132)
-    "planning": 4504,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121)
+    "packings": 7587,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 137)
+    "planning": 4544,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137)
     "plans": 3214,  # decision 125
     "schemes": 1582,  # a device (decision 122)
     "server": 8402,  # a worker on a device; texts whose rows are kept (decisions 122, 125)

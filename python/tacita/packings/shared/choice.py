@@ -26,6 +26,10 @@ number beats all of its group, and a sum over the group of what this keeps: the 
 slot of every copy again. No masks: what repeats is summed and multiplied by cyclic rotations. At the end
 the products of all rounds multiplied are 1 at the largest number and 0 elsewhere.
 
+Two numbers meet in two copies, once from each side, and the flags of both must add up to one: where they add
+up to less their group's winner is too small, and a word far behind them wins. So copies must agree, but noise
+differs from slot to slot. A logit is the mean of its copies: a sum by rotations, no level (decision 137).
+
 A tournament of pairs takes a comparison for each doubling, eleven for 2,048; this one takes two.
 
 A larger vocabulary takes several ciphertexts (50,257 words seven of 8,192 in 4 copies), and rounds across
@@ -240,7 +244,7 @@ def tournament(slots: int, size: int, count: int, most: int = 0) -> tuple[Merge 
 
 
 NUMBERS, WINNERS = "choice.numbers", "choice.won"
-LOGITS = f"{NUMBERS}0"
+STAGE, LOGITS = "choice.logits", f"{NUMBERS}0"  # that makes the numbers of the first round, and these
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,13 +276,14 @@ class Choice:
         weight, bias = unsigned(*dense, bounds[1])
         width = min(ceil_power(max(words, layout.period)), max(layout.period, slots // 4))
         blocks = AnswerBlocks(slots, width, words, False, 1.0)
-        plan = side_by_side(weight * bounds[0], layout, blocks.count, width)
+        copies = slots // width
+        plan = side_by_side(weight * (bounds[0] / copies), layout, blocks.count, width)
         added = np.pad(bias, (0, blocks.count * width - words)).reshape(blocks.count, width)
         there = (np.arange(added.size) < words).reshape(added.shape).astype(np.float64)
 
         def logits(be: Backend, pooled: Cts) -> Cts:
-            pairs = zip(be.linear(pooled, plan), added, strict=True)
-            return tuple(be.add_vector(ct, part) for ct, part in pairs)
+            means = (rotate_sum(be, ct, copies, width) for ct in be.linear(pooled, plan))
+            return tuple(be.add_vector(ct, part) for ct, part in zip(means, added, strict=True))
 
         def answer(be: Backend, chosen: Cts, check: Ct) -> Cts:
             pairs = zip(chosen, there, strict=True)
@@ -291,7 +296,7 @@ class Choice:
     def operations(self, pooled: str) -> list[Operation]:
         """The operations of the choice, the last of which writes the response. pooled: the vector's
         tensor."""
-        stages, joined = [Operation.of("choice.logits", (pooled,), LOGITS, self.logits)], dict[bool, str]()
+        stages, joined = [Operation.of(STAGE, (pooled,), LOGITS, self.logits)], dict[bool, str]()
         for number, now in enumerate(self.rounds):
             winners, across = f"{WINNERS}{number}", isinstance(now, Merge)
             stages += self._round(number, now)

@@ -76,16 +76,16 @@ def run_together(
     placed: Sequence[PlacedStage],
     stages: Sequence[Stage],
     requests: Sequence[tuple[Backend, Live]],
-    step_done: Callable[[], None] = lambda: None,
+    inspect: Callable[[int, str, Live], None] = lambda _number, _stage, _live: None,
     threads: int = 1,
 ) -> list[Live]:
     """The tensors after the last stage of several requests, each on a backend of its own, as `run` gives
     them.
 
     All go through a stage before any goes on, so the maps that a stage makes as it runs are made once, where
-    few enough are kept. step_done: called after each stage of each request. threads: that requests of
-    backends in the clear are run on. The live tensors of all are there at once; those given are taken over
-    and emptied. Raises PlanError as `run` does.
+    few enough are kept. inspect: called after each stage with the number of a request, too. threads: that
+    requests of backends in the clear are run on. The live tensors of all are there at once; those given are
+    taken over and emptied. Raises PlanError as `run` does.
     """
     _require_stages(placed, stages)
     lives, names = [dict(live) for _, live in requests], [frozenset[str]()] * len(requests)
@@ -98,7 +98,7 @@ def run_together(
 
         for i, done in enumerate(in_threads(after, range(len(requests)), threads)):
             lives[i], names[i] = done
-            step_done()
+            inspect(i, stage.name, dict(lives[i]))
     return lives
 
 

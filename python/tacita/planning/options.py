@@ -4,7 +4,7 @@ asks at each of its steps.
     admit     may this model have it?                samples    on which inputs the circuit is tried
     shape     which circuit is asked for             target     what an answer of those should be
     fit       approximations that it needs           state      the fields of the plan
-    basis     what two parties calibrate on
+    basis     what two parties calibrate on          admit_noise    may its logits have this noise?
 
 A plan request makes the objects from its fields, and walks over the list of this module to do so.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import isfinite
+from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # which makes the objects of this module
 Array = NDArray[np.float64]
 LOGITS, TOKEN = REVEALED = ("logits", "token")
 GAP = 0.1
+ROOM = 0.25  # of a gap, left to noise: a comparison is fitted for the rest
 CACHING = "thor"  # the scheme that keeps rows of earlier tokens
 SEARCHED = 64  # texts, for samples that have a likeliest word
 STEPS = 8  # rows of a sample that is asked row by row: a step is as noisy whatever is behind it
@@ -94,6 +95,10 @@ class Option:
     def fit(self, specs: CircuitSpecs, accuracy: Accuracy) -> CircuitSpecs:
         """Returns the specs with the approximations of the option. Raises FitError."""
         return specs
+
+    def admit_noise(self, specs: CircuitSpecs, noise: float) -> None:
+        """Raises PlanError where this noise breaks what the option states. noise: that a logit may have which
+        ciphertexts compare, as a share of the range."""
 
     def target(self, logits: Array) -> Array | None:
         """Returns what the circuit should answer where the model has these logits; None where that is not
@@ -149,9 +154,19 @@ class DecisionMargin(Option):
         return (one for one in first if self.target(reference(model, *one).logits) is not None)
 
     def fit(self, specs: CircuitSpecs, accuracy: Accuracy) -> CircuitSpecs:
-        """Adds the comparison of logits."""
-        fitted = comparison.fit(share(self.gap, specs.answer), accuracy.choice)
+        """Adds the comparison of logits, which takes less than the gap."""
+        fitted = comparison.fit(compared_gap(self.gap, specs.answer), accuracy.choice)
         return replace(specs, comparison=fitted)
+
+    def admit_noise(self, specs: CircuitSpecs, noise: float) -> None:
+        """Raises PlanError where noise may take more of the gap than the comparison leaves."""
+        least = noise * sqrt(8.0) * specs.answer / ROOM  # the difference of two has sqrt(2) of it
+        if self.gap < least:
+            raise PlanError(
+                f"a gap of {self.gap:g} between logits, whose noise may change a difference by "
+                f"{least * ROOM:.2g}: more than the {self.gap * ROOM:.2g} left to it",
+                hint=f"state a gap of {1.01 * least:.3g}, or take a preset with less noise",
+            )
 
     def target(self, logits: Array) -> Array | None:
         """Returns 1 at the largest logit and 0 elsewhere."""
@@ -172,7 +187,7 @@ class DecisionMargin(Option):
         fitted = specs.comparison
         yield "bound of the answer", plan.answer == (stated.CHOSEN if plan.gap else specs.answer)
         yield "comparison of logits", (fitted is not None) == bool(plan.gap)
-        yield "gap of the comparison", fitted is None or fitted.gap == share(plan.gap, specs.answer)
+        yield "gap of the comparison", fitted is None or fitted.gap == compared_gap(plan.gap, specs.answer)
 
 
 @dataclass(frozen=True)
@@ -259,3 +274,8 @@ OPTIONS: list[type[Option]] = [KeptRows, DecisionMargin, HiddenTable, PublicBegi
 def one_hot(logits: Array) -> Array:
     """Returns 1 at the largest value, of several the first, and 0 elsewhere."""
     return np.asarray(np.arange(len(logits)) == int(logits.argmax()), np.float64)
+
+
+def compared_gap(gap: float, bound: float) -> float:
+    """Returns the gap of the comparison of logits within a bound, as a share of their range."""
+    return share((1.0 - ROOM) * gap, bound)

@@ -28,6 +28,7 @@ from tacita.errors import PlanError
 from tacita.packings import executor
 from tacita.packings.approximated import approximated
 from tacita.packings.executor import RESPONSE, Steps, prefixes
+from tacita.packings.shared import choice
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Array, Sample
 from tacita.planning.calibrate.calibration import up
@@ -55,7 +56,8 @@ NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a tex
 class Simulation:
     """errors: of each answer, the largest distance of its numbers from the float model's. noise: the standard
     deviation of their distance from `plain`'s, in the noisiest answer and token, before a client divides a
-    vector by its length; shown_noise: the same after it.
+    vector by its length; shown_noise: the same after it. logit_noise: of logits that ciphertexts compare,
+    as a share of their range, in the noisiest request; 0 where they compare none.
 
     Of one answer and one token, because noise depends on the text, by a factor of 8 between two of them, and
     a plan has one rounding for all. Rounded up to 8 bits as all that a plan publishes.
@@ -64,6 +66,7 @@ class Simulation:
     errors: tuple[float, ...]
     noise: float
     shown_noise: float
+    logit_noise: float
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Trial:
 
 def try_circuit(subject: Subject, built: Built, placed: Placed, answers: Answers) -> Trial:
     """Simulates the circuit on the subject's samples, then approximates its error inputs. Raises PlanError
-    without a sample, and where the noise leaves no decimals to show.
+    without a sample, and where the noise leaves no decimals to show or is more than an option admits.
 
     Hundreds of full ciphertexts would take minutes: the circuit is tried with as few sequences as hold the
     samples, which takes seconds; the noise is that of the full ring. answers: of the model itself, as far as
@@ -97,6 +100,7 @@ def try_circuit(subject: Subject, built: Built, placed: Placed, answers: Answers
     how = phases.part, subject.processes, answers
     simulation = run_simulation(subject.model, small, placed, samples, options, *how)
     for option in options:
+        option.admit_noise(built.specs, NOISE * simulation.logit_noise)
         bound = option.bound(bound)
     noise = stated_noise(simulation.noise, placed.parameters, bound)
     decimals = decimals_for(noise, min((MOST_DECIMALS, *(option.decimals for option in options))))
@@ -136,11 +140,14 @@ def run_simulation(
         lambda: PlainBackend(slots, top),
     )
     steps, total = count(1), 2 * -(-len(samples) // built.shape.texts) * len(placed.stages)
+    logits: dict[type, list[Array]] = {SimBackend: [], PlainBackend: []}
 
-    def step_done() -> None:
+    def inspect(be: Any, stage: str, live: Live) -> None:
         progress(min(next(steps), total), total)
+        if stage == choice.STAGE:
+            logits[type(be)].append(np.concatenate([be.decrypt(ct).real for ct in live[choice.LOGITS]]))
 
-    noisy, quiet = _answers(placed, built, samples, makes, step_done, threads)
+    noisy, quiet = _answers(placed, built, samples, makes, inspect, threads)
     targets = [_target(model, sample, options, answers) for sample in samples]
     judged = [i for i, target in enumerate(targets) if target is not None]
     wanted = [target for target in targets if target is not None]
@@ -152,7 +159,8 @@ def run_simulation(
     ended, still = ([finished(v, model.config.normalise) for v in values] for values in (noisy, quiet))
     errors = tuple(float(np.max(rows)) for rows in distances(ended, wanted, masks))
     of_answers, of_ended = deviation(noisy, quiet, masks), deviation(ended, still, masks)
-    return Simulation(errors, up(of_answers), up(of_ended))
+    of_logits = max(map(_noise_of_numbers, *logits.values()), default=0.0)
+    return Simulation(errors, up(of_answers), up(of_ended), up(of_logits))
 
 
 def _target(model: Checkpoint, sample: Sample, options: Sequence[Option], answers: Answers) -> Array | None:
@@ -176,13 +184,15 @@ def _answers(
     built: Built,
     samples: Sequence[Sample],
     makes: Sequence[Callable[[], SimBackend | PlainBackend]],
-    step_done: Callable[[], None],
+    inspect: Callable[[Any, str, Live], None],
     threads: int,
 ) -> list[list[Array]]:
-    """Returns an answer for each sample on each kind of backend; of steps, each behind those before it."""
+    """Returns an answer for each sample on each kind of backend; of steps, each behind those before it.
+    inspect: called after each stage with the backend, too, of each kind in the same order."""
     levels, circuit, texts = placed.levels, built.circuit, built.shape.texts
     if circuit.kept:
-        return [_of_steps(Steps(placed.stages, circuit, levels, make()), samples) for make in makes]
+        steps = ((Steps(placed.stages, circuit, levels, be), be) for be in (make() for make in makes))
+        return [_of_steps(each, samples, partial(inspect, be)) for each, be in steps]
     groups = [samples[at : at + texts] for at in range(0, len(samples), texts)]
     requests: list[tuple[Any, Live]] = []
     for make in makes:
@@ -191,7 +201,11 @@ def _answers(
             packed = circuit.request.pack(group).items()
             live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed}
             requests.append((be, live))
-    outs = executor.run_together(placed.stages, circuit.stages, requests, step_done, threads)
+
+    def of_request(number: int, stage: str, live: Live) -> None:
+        inspect(requests[number][0], stage, live)
+
+    outs = executor.run_together(placed.stages, circuit.stages, requests, of_request, threads)
     results = [
         circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
         for (be, _), out in zip(requests, outs, strict=True)
@@ -202,12 +216,12 @@ def _answers(
     return [values[at : at + len(samples)] for at in range(0, len(values), len(samples))]
 
 
-def _of_steps(steps: Steps, samples: Sequence[Sample]) -> list[Array]:
+def _of_steps(steps: Steps, samples: Sequence[Sample], inspect: Callable[[str, Live], None]) -> list[Array]:
     values: list[Array] = []
     for sample in samples:
         if np.count_nonzero(sample[1]) == 1:
             steps.begin()
-        values.append(steps.answer(sample).values)
+        values.append(steps.answer(sample, inspect=inspect).values)
     return values
 
 
@@ -218,6 +232,12 @@ def deviation(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence
         float(np.max(rows)) / max(1.0, math.sqrt(2.0 * math.log(max(1.0, 0.5 * rows.shape[-1]))))
         for rows in distances(results, wanted, masks)
     )
+
+
+def _noise_of_numbers(noisy: Array, quiet: Array) -> float:
+    """The root mean square of the distances; where there is no number, 0 is stored."""
+    off = (noisy - quiet)[quiet != 0.0]
+    return float(np.sqrt(np.mean(off**2)))
 
 
 def distances(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:

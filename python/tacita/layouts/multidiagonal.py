@@ -80,18 +80,6 @@ class MultiDiagonal:
         slot = np.arange(self.period)
         return slot // self.diagonal, slot // self.batch % self.columns, slot % self.batch
 
-    @property
-    def whole(self) -> bool:
-        """Whether one ciphertext holds all rows."""
-        return self.places == self.rows
-
-    @cached_property
-    def at_first(self) -> IntArray:
-        """Where a ciphertext is whole, for every slot of a period, which one of the first tokens has the same
-        row of the same matrix, however the diagonals are turned."""
-        q, t, z = self.coordinates
-        return (q + t) % self.rows * self.batch + z
-
     def with_rows(self, rows: int) -> MultiDiagonal:
         """The same for matrices of another height."""
         return replace(self, rows=rows)
@@ -101,7 +89,7 @@ class MultiDiagonal:
         return np.tile(v, self.slots // v.size)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Features:
     """Where the features of a tensor are: feature ((group * heads) + z) * width + row at row `row` of
     matrix z.
@@ -139,29 +127,25 @@ class Features:
         return self.groups * self.shape.count
 
     @cached_property
+    def features(self) -> IntArray:
+        """int [groups, rows, matrices]: the feature in each row of a group's matrices, or -1."""
+        group, row, z = np.indices((self.groups, self.shape.rows, self.shape.batch))
+        feature = (group * self.heads + z) * self.width + row
+        inside = (z < self.heads) & (row < self.width) & (feature < self.size)
+        return np.where(inside, feature, -1)
+
+    @cached_property
     def index(self) -> IntArray:
         """int [ciphertexts, period]: the feature in each slot, or -1."""
         q, t, z = self.shape.coordinates
-        features = []
-        for ct in range(self.count):
-            group, j = divmod(ct, self.shape.count)
-            row = (self.shape.places * j + q + t) % self.shape.rows
-            feature = (group * self.heads + z) * self.width + row
-            inside = (z < self.heads) & (row < self.width) & (feature < self.size)
-            features.append(np.where(inside, feature, -1))
-        return np.stack(features)
+        firsts = self.shape.places * np.arange(self.shape.count)[:, None]
+        return self.features[:, (firsts + q + t) % self.shape.rows, z].reshape(self.count, -1)
 
     @cached_property
     def first(self) -> list[IntArray]:
         """The feature in each slot of token 0, as `index` has it; -1 at all other tokens."""
         _, t, _ = self.shape.coordinates
         return [np.where(t == 0, row, -1) for row in self.index]
-
-    def twice(self, tokens: int) -> IntArray:
-        """The index at the first tokens of every diagonal, two periods of it: slices of one are turned
-        ciphertexts."""
-        shape = (self.count, self.shape.places, self.shape.columns, self.shape.batch)
-        return np.tile(self.index.reshape(shape)[:, :, :tokens].reshape(self.count, -1), 2)
 
     @cached_property
     def matrices(self) -> tuple[frozenset[int], ...]:
@@ -189,6 +173,20 @@ class Features:
             inside = row >= 0
             out[t[inside], row[inside]] = values[: self.shape.period][inside]
         return out
+
+
+def diagonals(weight: Array, dst: Features, src: Features, moves: Sequence[int]) -> Array:
+    """Weights (dst.size, src.size) by group of the output, group of the input, move of heads, and how many
+    rows an input's row is below the output's, modulo all rows: (row, matrix) of the output; 0 where there is
+    no feature."""
+    rows, batch = src.shape.rows, src.shape.batch
+    padded, outputs = np.pad(weight, ((0, 1), (0, 1))), dst.features[:, None, None]
+    below = np.add.outer(np.arange(rows), np.arange(rows)) % rows
+    inputs = np.pad(src.features, ((0, 0), (0, 0), (batch, batch)), constant_values=-1)[:, below]
+    table = np.empty((dst.groups, src.groups, len(moves), rows, rows, batch), padded.dtype)
+    for number, head in enumerate(moves):
+        table[:, :, number] = padded[outputs, inputs[..., batch + head : 2 * batch + head]]
+    return table
 
 
 # Masks of the real tokens, by token and in the layout of the scores.

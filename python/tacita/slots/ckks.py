@@ -111,7 +111,7 @@ class CkksBackend:
         return list(self._native.rotate_many(a, [int(k) for k in ks]))
 
     def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
-        plan.check_inputs(len(xs))
+        plan.check_inputs(len(xs), self.slots)
         vectors = np.ascontiguousarray(plan.vectors, dtype=np.complex128)
         terms = np.ascontiguousarray(plan.terms, dtype=np.int32)
         outs = self._native.linear(list(xs), vectors, terms, plan.n_outputs, plan.horner_step)

@@ -39,7 +39,7 @@ def linear_counts(plan: LinearPlan, slots: int) -> Counter[str]:
             "hoist": len(plan.babies),
             "rotate_hoisted": sum(len(bs) for bs in plan.babies.values()),
             "rotate": plan.giant_rotations,
-            "encode_lifted" if lifted else "encode": round(plan.vectors.size / slots),
+            "encode_lifted" if lifted else "encode": round(plan.source.shape[0] * plan.period / slots),
             "mul_lifted" if lifted else "mul_plain": len(plan.terms),
             "lower" if lifted else "rescale": plan.n_outputs,
         }

@@ -12,7 +12,7 @@ one key serves all of them. Halevi and Shoup's diagonals with baby-step giant-st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
@@ -33,9 +33,17 @@ KEY_COST = 0.5  # memory and traffic of one more rotation key, in rotations
 
 
 @dataclass(frozen=True, eq=False)
+class Recipe:
+    """Vectors that are made when somebody reads them; whoever counts operations reads their shape alone."""
+
+    shape: tuple[int, int]
+    make: Callable[[], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
 class LinearPlan:
-    """A slot-linear map, as the module's formula. vectors: [n_vectors, period]; terms: int32 [n_terms, 5] =
-    (output, giant, input, baby, vector).
+    """A slot-linear map, as the module's formula. source: vectors [n_vectors, period], or what makes
+    them; terms: int32 [n_terms, 5] = (output, giant, input, baby, vector).
 
     horner_step: 0, or the positive step of which every giant is a non-negative multiple. post: rotation of
     every output at the end (it makes the giants start at zero). real: nobody asks for the outputs' imaginary
@@ -44,7 +52,7 @@ class LinearPlan:
 
     n_inputs: int
     n_outputs: int
-    vectors: npt.NDArray[Any]
+    source: npt.NDArray[Any] | Recipe
     terms: npt.NDArray[np.int32]
     horner_step: int = 0
     post: int = 0
@@ -53,7 +61,12 @@ class LinearPlan:
     @property
     def period(self) -> int:
         """Length of the vectors."""
-        return int(self.vectors.shape[1])
+        return int(self.source.shape[1])
+
+    @cached_property
+    def vectors(self) -> npt.NDArray[Any]:
+        """Returns the vectors, [n_vectors, period]."""
+        return self.source.make() if isinstance(self.source, Recipe) else self.source
 
     @cached_property
     def powers(self) -> npt.NDArray[np.float64]:
@@ -98,11 +111,13 @@ class LinearPlan:
         shared = HOIST_COST * len(self.babies) + BABY_COST * hoisted
         return whole + shared + KEY_COST * len(self.rotations) + PRODUCT_COST * len(self.terms)
 
-    def check_inputs(self, count: int) -> None:
-        """Raises ShapeError unless `count` ciphertexts are what the plan takes."""
-        if count != self.n_inputs:
+    def check_inputs(self, count: int, slots: int) -> None:
+        """Raises ShapeError unless `count` ciphertexts of so many slots are what the plan takes."""
+        if count != self.n_inputs or slots % self.period:
             raise ShapeError(
-                f"linear: plan takes {self.n_inputs} ciphertexts, got {count}", hint="pass one per input"
+                f"linear: {count} ciphertexts of {slots} slots, for a plan of {self.n_inputs} with vectors "
+                f"of {self.period} numbers",
+                hint="pass one per input; the length of the vectors must divide the slots",
             )
 
     @staticmethod

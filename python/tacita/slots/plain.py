@@ -165,8 +165,7 @@ class PlainBackend:
         return [self.rotate(a, k) for k in ks]
 
     def linear(self, xs: Sequence[PlainCt], plan: LinearPlan) -> list[PlainCt]:
-        plan.check_inputs(len(xs))
-        check_period("linear", plan.vectors[0], self.slots)
+        plan.check_inputs(len(xs), self.slots)
         for k in sorted(plan.rotations):
             self._step(k)
         level = spend("linear", min(x.level for x in xs))
@@ -269,6 +268,9 @@ def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
     if plan.real:
         return apply_linear([*(x.real for x in xs), *(x.imag for x in xs)], _real_part(plan))
     sums, babies = _pairs(plan)
+    if plan.n_outputs == len(sums) == 1 and plan.period == xs[0].size:  # each vector is read once
+        parts = (plan.vectors[v] * (np.roll(xs[i], -b) if b else xs[i]) for *_, i, b, v in plan.terms)
+        return [np.roll(sum(parts), -plan.post - sums[0][1])]
     rows = Rows.of([np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs], babies)
     shape = (plan.period, rows.values.shape[1])
     outs = [np.zeros(shape, np.result_type(plan.vectors, *xs)) for _ in range(plan.n_outputs)]
@@ -335,11 +337,11 @@ def _inner_sums(plan: LinearPlan, rows: Rows) -> Iterator[Values]:
                 np.matmul(table[here], rotated, out=inner[here])
         yield from inner.transpose(1, 0, 2)
         return
-    terms, places = _terms_of(plan), {pair: number for number, pair in enumerate(babies)}
+    terms, columns = _terms_of(plan), dict(zip(babies, np.ascontiguousarray(numbers.T), strict=True))
     for pair in sums:
         inner = np.zeros((plan.period, values.shape[1]), np.result_type(plan.vectors, values))
         for i, baby, v, where in terms[pair]:
-            inner[where] += values[numbers[where, places[i, baby]]] * plan.vectors[v, where][:, None]
+            inner[where] += values[columns[i, baby][where]] * plan.vectors[v, where][:, None]
         yield inner
 
 

@@ -2,9 +2,9 @@
 costs.
 
 Counts are kept by (operation, level of its operands, stage); prices are multiplied in by `plans.prices.cost`.
-The noise of a handle is an estimated standard deviation per slot; operands are taken to have magnitude 1
-unless values are carried, and with `inject=True` noise of the estimated size (`slots.noise`) is added to
-the values wherever `ckks` would add it.
+The noise of a handle is an estimated standard deviation per slot; unless values are carried, operands are
+taken to have magnitude 1 and linear maps to pass none on, whose vectors are not made then. With `inject=True`
+noise of the estimated size (`slots.noise`) is added to the values wherever `ckks` would add it.
 """
 
 from __future__ import annotations
@@ -197,8 +197,7 @@ class SimBackend:
         return [next(turned) if k % self.slots else a for k in ks]
 
     def linear(self, xs: Sequence[SimCt], plan: LinearPlan) -> list[SimCt]:
-        plan.check_inputs(len(xs))
-        check_period("linear", plan.vectors[0], self.slots)
+        plan.check_inputs(len(xs), self.slots)
         level = spend("linear", entry := min(x.level for x in xs))
         self._use(sorted(plan.rotations - {plan.post}), entry)
         for op, n in linear_counts(plan, self.slots).items():
@@ -208,7 +207,8 @@ class SimBackend:
             self._count("rotate", level, plan.n_outputs)
         fresh = combined(self.model.rescale, self.model.key_switch * sqrt(max(1, plan.giant_rotations)))
         plains = self._run_many("linear", plan.n_outputs, xs, plan)
-        pairs = zip(_linear_noise(xs, plan), plains, strict=True)
+        grown = _linear_noise(xs, plan) if self.values else [0.0] * plan.n_outputs
+        pairs = zip(grown, plains, strict=True)
         return [self._out(level, g, fresh, p) for g, p in pairs]
 
     def matmul(self, xs: Sequence[SimCt], weights: Vector, bias: Vector | None = None) -> list[SimCt]:

@@ -17,6 +17,7 @@ from tacita.packings.multidiagonal.linear import Affine, plan_of, residual
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.plans.plan import PlacedStage
 from tacita.slots.plain import PlainBackend
+from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Stage
 
 RNG = np.random.default_rng(0)
@@ -106,7 +107,7 @@ def slot_by_slot(affine, output, operand, turn, moved, giant):
 @pytest.mark.parametrize("sizes", [*SHAPES, (8, 4, 2, 1), (64, 16, 2, 4)], ids=str)
 @pytest.mark.parametrize("times", [1, 3])
 def test_vectors_are_those_made_slot_by_slot(sizes, times):
-    """Exactly, though they are made for the first token alone where that will do."""
+    """Exactly, though they are put together from diagonals of the weights."""
     layout = Features.hidden(*sizes)
     src, dst = layout.inner(times * layout.size), layout.stacked(2)
     affine = Affine(RNG.normal(size=(dst.size, src.size)), np.zeros(dst.size), src, dst)
@@ -153,6 +154,20 @@ def test_plaintexts_are_of_one_output_and_large_ones_are_made_anew(monkeypatch):
         assert len(made) == times * layout.count * affine.turns // affine.babies > times
         assert all(len({output for output, *_ in terms}) == 1 for _, terms, _ in made)
         made.clear()
+
+
+def test_counting_a_map_makes_no_vectors(monkeypatch):
+    """A plan of BERT-base's shape is counted many times over, and a layer has 33,000 of them."""
+    layout, plain = features((128, 16, 2, 8))
+    affine = Affine(RNG.normal(size=(16, 16)), np.zeros(16), layout, layout)
+    made, original = [], linear.vectors_of
+    monkeypatch.setattr(linear, "vectors_of", lambda *given: made.append(given) or original(*given))
+    be = SimBackend(128)
+    affine.apply(be, [be.input() for _ in range(layout.count)])
+    vectors = sum(n for (op, _, _), n in be.counts.items() if op == "mul_plain")
+    assert not made and vectors == be.counts["encode", be.max_level, ""] > 0
+    affine.apply(plain, encrypt(plain, layout, RNG.normal(size=(16, 16))))
+    assert sum(len(terms) for _, terms, _ in made) == vectors
 
 
 @every_shape

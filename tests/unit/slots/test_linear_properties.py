@@ -59,6 +59,16 @@ def test_where_real_parts_are_asked_for_they_are_those_of_the_whole_map(filled, 
     assert np.allclose(np.real(noisy), got, atol=1e-6) and np.imag(noisy).any(axis=1).all()
 
 
+@pytest.mark.parametrize("split", ["baby", "giant"])
+def test_a_single_sum_of_whole_vectors_needs_no_table(split, monkeypatch):
+    monkeypatch.setattr(plain, "_table", None)
+    rng = np.random.default_rng(4)
+    table = {(0, i, 5): rng.normal(size=(SLOTS, 2)) @ (1, 1j) for i in range(3)}
+    xs = rng.normal(size=(3, SLOTS))
+    (got,) = plain.apply_linear(xs, LinearPlan.from_diagonals(table, split=split))
+    assert np.allclose(got, sum(v * np.roll(xs[i], -5) for (_, i, _), v in table.items()), atol=1e-12)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sets(keys, min_size=1, max_size=20), st.sampled_from(["auto", "baby", "giant", 4]))
 def test_the_declared_rotations_suffice_and_are_needed(places, split):

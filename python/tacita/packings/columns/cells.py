@@ -130,7 +130,7 @@ def _stretched(plan: LinearPlan, step: int) -> LinearPlan:
     terms[:, [1, 3]] *= step
     vectors = np.repeat(plan.vectors, step, axis=1)
     return replace(
-        plan, vectors=vectors, terms=terms, horner_step=plan.horner_step * step, post=plan.post * step
+        plan, source=vectors, terms=terms, horner_step=plan.horner_step * step, post=plan.post * step
     )
 
 

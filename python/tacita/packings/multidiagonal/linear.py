@@ -11,19 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
+from itertools import product
 
 import numpy as np
 
-from tacita.layouts.arrays import Array
-from tacita.layouts.multidiagonal import Features
+from tacita.layouts.arrays import Array, IntArray
+from tacita.layouts.multidiagonal import Features, diagonals
 from tacita.layouts.rotations import doubled_real, rotate_sum
 from tacita.packings.shared.linear import Linear, TextNorm
 from tacita.slots.base import Backend, Ct
-from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan
+from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan, Recipe
+from tacita.slots.stage import cached_weakly
 
 Term = tuple[int, int, int, int]  # output, operand, diagonals turned, heads moved
 KEPT = 16  # plans: a stage is simulated several times in a row, and runs once
 LARGE = 1 << 25  # bytes of a plan that is not kept: a map of BERT-base has 64 to 128 of 48 to 85 MB
+MAPS = 2  # whose diagonals are kept, 10 to 42 MB each of BERT-base: two threads are at two maps at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,55 +128,60 @@ def plan_of(affine: Affine, output: int, giant: int) -> LinearPlan:
 @lru_cache(maxsize=KEPT)
 def _planned(affine: Affine, output: int, giant: int) -> LinearPlan:
     terms = list(_terms(affine, output, giant))
-    rows = [(0, 0, _rotated(affine, term, giant), 0, number) for number, term in enumerate(terms)]
-    table = np.array(sorted(rows), dtype=np.int32)
+    _, operand, turn, head = np.array(terms).T
+    table = np.zeros((len(terms), 5), np.int32)  # operands in the order of `Affine.apply`
+    table[:, 2] = (operand * affine.babies + turn - giant) * len(affine.moves) + head - affine.moves.start
+    table[:, 4] = np.arange(len(terms))
     inputs = affine.operands * affine.babies * len(affine.moves)
-    return LinearPlan(inputs, 1, vectors_of(affine, terms, giant), table)
-
-
-def _rotated(affine: Affine, term: Term, giant: int) -> int:
-    """The number of a term's operand, rotated by so many diagonals and heads, in the order of `Affine.apply`:
-    the operands, of each the baby steps, of each the moves of heads."""
-    _, operand, turn, head = term
-    return (operand * affine.babies + turn - giant) * len(affine.moves) + affine.moves.index(head)
+    shape = len(terms), affine.src.shape.period
+    return LinearPlan(inputs, 1, Recipe(shape, lambda: vectors_of(affine, terms, giant)), table)
 
 
 def _terms(affine: Affine, output: int, giant: int) -> Iterator[Term]:
-    """Yields the terms of an output and a giant step in which a head of it meets one of the input."""
+    """Yields the terms of an output and a giant step in which a head of it meets one of the input, operand
+    after operand."""
     wanted, inputs = affine.dst.matrices[output], affine.src.matrices
-    for head in affine.moves:
-        for operand in range(affine.operands):
-            for turn in range(giant, giant + affine.babies):
-                if wanted & {z - head for ct, _, _ in _halves(affine, operand, turn) for z in inputs[ct]}:
-                    yield output, operand, turn, head
+    for operand, turn in product(range(affine.operands), range(giant, giant + affine.babies)):
+        brought = {z for ct, _, _ in _halves(affine, operand, turn) for z in inputs[ct]}
+        heads = (head for head in affine.moves if wanted & {z - head for z in brought})
+        yield from ((output, operand, turn, head) for head in heads)
 
 
 def vectors_of(affine: Affine, terms: Sequence[Term], giant: int) -> Array:
-    """The vector of each term, moved as the giant wants it.
+    """The vector of each term of one output, moved as the giant wants it.
 
-    Where a ciphertext holds all rows, tokens differ in the place of a row alone: it is made for the first
-    token, and spread.
+    Along the tokens of a place the rows of the output and of an input follow each other, so what the input
+    brings there is one of the weights' diagonals, from the place's first row on.
     """
-    shape = affine.src.shape
-    vectors = _first_vectors(affine, terms, giant, 1 if shape.whole else shape.columns)
-    return vectors[:, shape.at_first] if shape.whole else vectors
+    shape, weights = affine.src.shape, diagonals_of(affine)
+    group, first = divmod(terms[0][0], shape.count)
+    real = affine.turns == shape.places and affine.src.count == 1
+    spread = len(terms), shape.places, shape.columns // shape.rows, shape.rows, shape.batch
+    vectors = np.zeros(spread, np.float64 if real else np.complex128)
+    for factor, (numbers, cts, turns, heads) in _parts(affine, terms).items():
+        side, (groups, inputs) = vectors.imag if factor.imag else vectors.real, divmod(cts, shape.count)
+        for place in range(shape.places):
+            row = first * shape.places + (place - giant) % shape.places
+            below = inputs * shape.places + (place - giant + turns) % shape.places - row
+            part = weights[group, groups, heads, below % shape.rows] * (factor.imag or factor.real)
+            side[numbers, place] = np.roll(part, -row, axis=1)[:, None]
+    return vectors.reshape(len(terms), -1)
 
 
-def _first_vectors(affine: Affine, terms: Sequence[Term], giant: int, tokens: int) -> Array:
-    """What the vectors hold at the first tokens of every diagonal."""
-    shape, padded = affine.src.shape, np.pad(affine.weight, ((0, 1), (0, 1)))
-    step, real = tokens * shape.batch, affine.turns == shape.places and affine.src.count == 1
-    z = np.arange(shape.places * step) % shape.batch
-    vectors = np.zeros((len(terms), z.size), np.float64 if real else np.complex128)
-    there = {head: (z + head >= 0) & (z + head < shape.batch) for head in affine.moves}
-    outputs, inputs = affine.dst.twice(tokens), affine.src.twice(tokens)
-    for vector, (j, operand, turn, head) in zip(vectors, terms, strict=True):
-        rows = outputs[j, -giant * step % z.size :][: z.size]
+def _parts(affine: Affine, terms: Sequence[Term]) -> dict[complex, IntArray]:
+    """Maps a factor to the parts of terms that have it: (number of the term, ciphertext, diagonals turned,
+    number of the move of heads), a column each."""
+    parts: dict[complex, list[tuple[int, int, int, int]]] = {}
+    for number, (_, operand, turn, head) in enumerate(terms):
         for ct, by, factor in _halves(affine, operand, turn):
-            brought = inputs[ct, ((by - giant) * step + head) % z.size :][: z.size]
-            part = vector.imag if factor.imag else vector.real
-            part += (factor.imag or factor.real) * padded[rows, np.where(there[head], brought, -1)]
-    return vectors
+            parts.setdefault(factor, []).append((number, ct, by, affine.moves.index(head)))
+    return {factor: np.array(rows).T for factor, rows in parts.items()}
+
+
+@cached_weakly(MAPS)
+def diagonals_of(affine: Affine) -> Array:
+    """Returns `layouts.multidiagonal.diagonals` of the map's weights."""
+    return diagonals(affine.weight, affine.dst, affine.src, affine.moves)
 
 
 def _halves(affine: Affine, operand: int, turn: int) -> list[tuple[int, int, complex]]:

@@ -4,7 +4,7 @@ Arrays must have exactly the element type that is written here and lie row by ro
 element of the ring of `bits` bits, a number below 2^bits; XOR shares of bits are 0 or 1, one to an element.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -279,6 +279,14 @@ class Evaluator:
         bias: _Float | None = None,
     ) -> list[Ciphertext]:
         """weights: (outputs, inputs, period); bias: (outputs, period)."""
+    def matmul_parts(
+        self,
+        parts: Iterable[tuple[Sequence[int], Sequence[Ciphertext]]],
+        weights: _Float,
+        bias: _Float | None = None,
+    ) -> list[Ciphertext]:
+        """The same of operands of one level that come part by part: columns, and their operands. Every column
+        once, in any parts and order; the bits are those of one call."""
     def products(
         self,
         left: Sequence[Sequence[Ciphertext]],

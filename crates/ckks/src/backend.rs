@@ -34,6 +34,9 @@ pub type Entries<P> = Vec<[P; 3]>;
 /// Factors term by term: those of the rows, and those of the columns.
 pub type Factors<'a, P> = [&'a [Cow<'a, Ciphertext<P>>]; 2];
 
+/// Of every ciphertext the polynomial of this degree in the secret.
+pub type Inputs<'a, P> = (&'a [Cow<'a, Ciphertext<P>>], usize);
+
 /// A result, or why there is none.
 pub type Made<T> = Result<T, CkksError>;
 
@@ -86,15 +89,16 @@ pub trait Backend: Send + Sync + Sized {
         rows: usize,
         limbs: usize,
     ) -> Made<()>;
-    /// The rows of a matrix of integers times the inputs, divided by the top prime. A column is an input
-    /// times a lane, the lanes of the first input first; the lanes have the limbs of the product, and inputs
-    /// may have more.
-    fn multiply_matrix(
+    /// Adds the rows of a matrix of integers times the inputs to as many sums, or begins them where there are
+    /// none. A column is an input times a lane, the lanes of the first input first; the lanes have the limbs
+    /// of the sums, and inputs may have more.
+    fn add_matrix(
         &self,
-        inputs: &[Cow<'_, CiphertextOf<Self>>],
+        sums: &mut Vec<Self::Poly>,
+        inputs: Inputs<'_, Self::Poly>,
         lanes: &Lanes,
         matrix: &gemm::Weights,
-    ) -> Made<Vec<Pair<Self::Poly>>>;
+    ) -> Made<()>;
     /// x divided by its top prime with rounding.
     fn rescale(&self, x: Self::Poly) -> Made<Self::Poly>;
     /// x over QP divided by the special primes and the top prime.

@@ -226,13 +226,17 @@ impl<B: Backend> Evaluator<B> {
 
     /// Scale of a plaintext factor that leads from `a` to the canonical scale one level below.
     pub(crate) fn plain_scale(&self, a: &Of<B>) -> f64 {
-        let l = a.level();
-        let next = if l <= self.params.top_level() {
-            self.params.scale(l - 1)
+        self.plain_factor(a.level(), a.scale)
+    }
+
+    /// The same from this native level and scale.
+    pub(crate) fn plain_factor(&self, level: usize, scale: f64) -> f64 {
+        let next = if level <= self.params.top_level() {
+            self.params.scale(level - 1)
         } else {
-            a.scale
+            scale
         };
-        next * self.params.prime(l) / a.scale
+        next * self.params.prime(level) / scale
     }
 
     pub(crate) fn need_level(&self, a: &Of<B>, op: &'static str, needed: usize) -> Result<(), CkksError> {

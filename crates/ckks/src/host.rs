@@ -1,11 +1,10 @@
 //! What the processor does for the evaluator: the fused paths of `tacita-rlwe`.
 use crate::backend::{
-    Backend, CiphertextOf, Context, Entries, Factors, Halves, Lanes, Made, Pair, Sum, Weights,
+    Backend, CiphertextOf, Context, Entries, Factors, Halves, Inputs, Lanes, Made, Pair, Sum, Weights,
 };
 use crate::linear::transform::EncodedTransform;
 use crate::processor::{add_runs, add_scalar, Processor};
-use crate::{matmul, products, sums, Ciphertext};
-use std::borrow::Cow;
+use crate::{matmul, products, sums};
 use std::sync::Arc;
 use tacita_ring::{gemm, kernels, AlignedVec, Permutation};
 use tacita_rlwe::keyswitch::{self, Decomposed, Ending, Product, PLAIN_LIMBS};
@@ -96,13 +95,15 @@ impl Backend for Processor {
         Ok(())
     }
 
-    fn multiply_matrix(
+    fn add_matrix(
         &self,
-        inputs: &[Cow<'_, Ciphertext>],
+        sums: &mut Vec<RnsPoly>,
+        inputs: Inputs<'_, RnsPoly>,
         lanes: &Lanes,
         matrix: &gemm::Weights,
-    ) -> Made<Vec<Pair<RnsPoly>>> {
-        Ok(matmul::multiply(self.rlwe(), inputs, lanes, matrix))
+    ) -> Made<()> {
+        matmul::add_matrix(self.rlwe(), sums, inputs, lanes, matrix);
+        Ok(())
     }
 
     fn rescale(&self, x: RnsPoly) -> Made<RnsPoly> {

@@ -11,17 +11,20 @@
 //!
 //! Cost: 4 N L flops for each of 2 O K P entries, at the speed of a double-precision matrix product, and 2 O
 //! rescalings (L NTTs each). Memory: the outputs, and one limb more of 240 outputs.
-use crate::backend::{Backend, CiphertextOf as Of, Lanes, Pair};
+//!
+//! Operands may come part by part ([`Evaluator::begin_matmul`]): integers are added up modulo each prime and
+//! rescaled in the end, so that any parts in any order give the bits of one call. Memory is then as much as
+//! one operand for each output, and one limb of 240 outputs.
+use crate::backend::{Backend, CiphertextOf as Of, Inputs, Lanes};
 use crate::levels::fits;
 use crate::{Ciphertext, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::slice::Chunks;
 use tacita_ring::gemm::{self, Input, Weights};
-use tacita_ring::AlignedVec;
+use tacita_ring::{kernels, AlignedVec};
 use tacita_rlwe::ciphertext::Polynomial;
-use tacita_rlwe::{keyswitch, Parameters, RnsPoly};
+use tacita_rlwe::{Parameters, RnsPoly};
 
 /// Largest period of a matrix entry.
 pub const MAX_PERIOD: usize = 8;
@@ -75,6 +78,46 @@ fn shape<T>(detail: String) -> Result<T, CkksError> {
     Err(CkksError::Shape { op: "matmul", detail })
 }
 
+/// Sums of a product whose operands come part by part: of every output, before it is rescaled. Not a
+/// ciphertext, and taken over by what makes ciphertexts of it.
+pub struct Sums<P = RnsPoly> {
+    frame: Frame,
+    /// By degree in the secret: sums of the outputs, none before the first part.
+    blocks: Vec<(Weights, [Vec<P>; 2])>,
+    /// [outputs, period].
+    bias: Option<Vec<f64>>,
+    /// By input, whether it was added.
+    added: Vec<bool>,
+}
+
+/// What the outputs of one product have in common.
+struct Frame {
+    lanes: Lanes,
+    /// Scale of the operands, whose limbs the lanes have.
+    operands: f64,
+    /// Of the outputs.
+    outputs: f64,
+    /// What entries are multiplied by.
+    factor: f64,
+}
+
+impl Frame {
+    fn period(&self) -> usize {
+        self.lanes[0].len()
+    }
+
+    /// The rows of a block as integers.
+    fn round(&self, block: &[f64], depth: usize) -> Result<Weights, CkksError> {
+        let Some(weights) = Weights::round(block, depth, self.factor) else {
+            return shape(format!(
+                "entries too large for log2 scale {:.1}, or {depth} too many",
+                self.factor.log2()
+            ));
+        };
+        Ok(weights)
+    }
+}
+
 impl<B: Backend> Evaluator<B> {
     /// bias_o + sum over i of W_oi * x_i for every output o, rescaled once: one level below the lowest
     /// operand, at exactly the canonical scale. Operands of higher levels are aligned first. No key.
@@ -85,27 +128,154 @@ impl<B: Backend> Evaluator<B> {
     pub fn matmul(&self, xs: &[&Of<B>], matrix: &Matrix<'_>) -> Result<Vec<Of<B>>, CkksError> {
         matrix.check(xs.len())?;
         let lowest = xs.iter().min_by_key(|x| x.level()).copied().unwrap_or(xs[0]);
-        self.need_level(lowest, "matmul", 1)?;
-        let product = Product {
-            evaluator: self,
-            lanes: self.lanes(matrix.period, lowest.limbs())?,
-            xs: self.operands(xs, lowest)?,
-            factor: self.plain_scale(lowest),
-            scale: lowest.scale * self.plain_scale(lowest) / self.params().prime(lowest.level()),
-        };
-        let (coefficients, period) = (self.lane_coefficients(matrix), matrix.period);
+        let frame = self.frame(lowest, matrix.period)?;
+        let (xs, depth) = (self.operands(xs, &frame)?, xs.len() * matrix.period);
         let mut out = Vec::with_capacity(matrix.outputs);
-        for block in coefficients.chunks(BLOCK * xs.len() * period) {
-            let bias = matrix.bias.map(|bias| bias[out.len() * period..].chunks(period));
-            out.extend(product.block(block, bias)?);
+        for block in self.lane_coefficients(matrix).chunks(BLOCK * depth) {
+            let weights = frame.round(block, depth)?;
+            // degree by degree: there is a limb too many of one polynomial, not of both
+            let polys = |degree| {
+                let mut sums = Vec::new();
+                self.backend()
+                    .add_matrix(&mut sums, (&xs, degree), &frame.lanes, &weights)?;
+                self.rescaled(sums)
+            };
+            let polys = [polys(0)?, polys(1)?];
+            self.finish_block(&mut out, polys, matrix.bias, &frame)?;
         }
         Ok(out)
     }
 
-    /// The operands at the level and scale of the lowest; those that are there already, or above at that
+    /// Begins the same of so many operands that come part by part, all at the level and scale of this one.
+    ///
+    /// # Errors
+    /// As [`Self::matmul`].
+    pub fn begin_matmul(
+        &self,
+        matrix: &Matrix<'_>,
+        inputs: usize,
+        operand: &Of<B>,
+    ) -> Result<Sums<B::Poly>, CkksError> {
+        matrix.check(inputs)?;
+        let frame = self.frame(operand, matrix.period)?;
+        let (coefficients, depth) = (self.lane_coefficients(matrix), inputs * matrix.period);
+        let blocks = coefficients.chunks(BLOCK * depth);
+        let blocks = blocks.map(|block| Ok((frame.round(block, depth)?, [Vec::new(), Vec::new()])));
+        Ok(Sums {
+            blocks: blocks.collect::<Result<_, CkksError>>()?,
+            frame,
+            bias: matrix.bias.map(<[f64]>::to_vec),
+            added: vec![false; inputs],
+        })
+    }
+
+    /// Adds operands times their columns of the matrix. No rescaling; an error ends the product.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`] for columns that are not there or were added, for operands of degree 2 or of
+    /// another level or scale.
+    pub fn add_matmul(
+        &self,
+        mut sums: Sums<B::Poly>,
+        columns: &[usize],
+        xs: &[&Of<B>],
+    ) -> Result<Sums<B::Poly>, CkksError> {
+        let (frame, inputs) = (&sums.frame, sums.added.len());
+        let alike = columns.len() == xs.len() && xs.iter().all(|x| x.limbs() == frame.lanes.len());
+        let mut fresh = columns.iter().map(|&k| {
+            let added = sums.added.get_mut(k);
+            added.is_some_and(|added| !std::mem::replace(added, true))
+        });
+        if !alike || xs.is_empty() || !fresh.all(|fresh| fresh) {
+            return shape(format!(
+                "a part of {} operands and {} columns of {inputs}; hint: every column once, operands of one \
+                level",
+                xs.len(),
+                columns.len(),
+            ));
+        }
+        let (xs, period) = (self.operands(xs, frame)?, frame.period());
+        let lanes = |&k: &usize| k * period..(k + 1) * period;
+        let columns: Vec<usize> = columns.iter().flat_map(lanes).collect();
+        for (weights, polys) in &mut sums.blocks {
+            let weights = weights.columns(&columns);
+            for (degree, sums) in polys.iter_mut().enumerate() {
+                self.backend()
+                    .add_matrix(sums, (&xs, degree), &frame.lanes, &weights)?;
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The outputs, each rescaled once.
+    ///
+    /// # Errors
+    /// [`CkksError::Shape`] where operands are missing.
+    pub fn finish_matmul(&self, sums: Sums<B::Poly>) -> Result<Vec<Of<B>>, CkksError> {
+        let missing = sums.added.iter().filter(|added| !**added).count();
+        if missing > 0 {
+            return shape(format!(
+                "{missing} operands did not come; hint: every column once"
+            ));
+        }
+        let mut out = Vec::new();
+        for (_, [c0, c1]) in sums.blocks {
+            let polys = [self.rescaled(c0)?, self.rescaled(c1)?];
+            self.finish_block(&mut out, polys, sums.bias.as_deref(), &sums.frame)?;
+        }
+        Ok(out)
+    }
+
+    /// The frame of a product of operands at the level of this one.
+    fn frame(&self, operand: &Of<B>, period: usize) -> Result<Frame, CkksError> {
+        self.need_level(operand, "matmul", 1)?;
+        let level = operand.level();
+        // rounding noise of a scale must not decide by which integers a matrix multiplies
+        let operands = self.settled(level, operand.scale);
+        let factor = self.plain_factor(level, operands);
+        Ok(Frame {
+            lanes: self.lanes(period, operand.limbs())?,
+            operands,
+            outputs: operands * factor / self.params().prime(level),
+            factor,
+        })
+    }
+
+    fn rescaled(&self, sums: Vec<B::Poly>) -> Result<Vec<B::Poly>, CkksError> {
+        let sums = sums.into_par_iter();
+        sums.map(|x| self.backend().rescale(x)).collect()
+    }
+
+    /// Appends the outputs of a block: its polynomials, rescaled, and the bias.
+    fn finish_block(
+        &self,
+        out: &mut Vec<Of<B>>,
+        [c0, c1]: [Vec<B::Poly>; 2],
+        bias: Option<&[f64]>,
+        frame: &Frame,
+    ) -> Result<(), CkksError> {
+        let (first, period, scale) = (out.len(), frame.period(), frame.outputs);
+        let ciphertext = |(o, (c0, c1)): (usize, (B::Poly, B::Poly))| {
+            let row = bias.map(|bias| &bias[(first + o) * period..][..period]);
+            let polys = vec![self.biased(c0, row, scale)?, c1];
+            Ok(Ciphertext { polys, scale })
+        };
+        let pairs = c0.into_par_iter().zip(c1).enumerate().map(ciphertext);
+        out.extend(pairs.collect::<Result<Vec<_>, CkksError>>()?);
+        Ok(())
+    }
+
+    fn biased(&self, x: B::Poly, row: Option<&[f64]>, scale: f64) -> Result<B::Poly, CkksError> {
+        let Some(row) = row else { return Ok(x) };
+        let v: Vec<Complex64> = row.iter().map(|&b| Complex64::new(b, 0.0)).collect();
+        let runs = self.encode_periodic(&v, scale, x.q_len(), 0)?;
+        self.backend().add_runs(x, &runs)
+    }
+
+    /// The operands at the level and scale of the frame; those that are there already, or above at that
     /// scale, are not copied.
-    fn operands<'a>(&self, xs: &[&'a Of<B>], lowest: &Of<B>) -> Result<Operands<'a, B>, CkksError> {
-        let (level, scale) = (lowest.level(), lowest.scale);
+    fn operands<'a>(&self, xs: &[&'a Of<B>], frame: &Frame) -> Result<Vec<Cow<'a, Of<B>>>, CkksError> {
+        let (level, scale) = (frame.lanes.len() - 1, frame.operands);
         let operand = |x: &&'a Of<B>| match x.polys.len() {
             2 if fits(x, level, scale) => Ok(Cow::Borrowed(*x)),
             2 => self.align_to(x, level, scale).map(Cow::Owned),
@@ -149,84 +319,40 @@ impl<B: Backend> Evaluator<B> {
     }
 }
 
-/// The operands of one product, one for each input of the matrix.
-type Operands<'a, B> = Vec<Cow<'a, Of<B>>>;
-
-/// One product.
-struct Product<'a, B: Backend> {
-    evaluator: &'a Evaluator<B>,
-    xs: Operands<'a, B>,
-    lanes: Lanes,
-    /// What entries are multiplied by.
-    factor: f64,
-    /// Of the outputs.
-    scale: f64,
-}
-
-impl<B: Backend> Product<'_, B> {
-    /// A block of outputs. coefficients: [outputs, inputs * period]; bias: by output, or none.
-    fn block(&self, coefficients: &[f64], bias: Option<Chunks<'_, f64>>) -> Result<Vec<Of<B>>, CkksError> {
-        let (depth, scale) = (self.xs.len() * self.lanes[0].len(), self.scale);
-        let Some(weights) = Weights::round(coefficients, depth, self.factor) else {
-            return shape(format!(
-                "entries too large for log2 scale {:.1}, or {depth} too many",
-                self.factor.log2()
-            ));
-        };
-        let backend = self.evaluator.backend();
-        let pairs = backend.multiply_matrix(&self.xs, &self.lanes, &weights)?;
-        let rows: Vec<Option<&[f64]>> = match bias {
-            Some(bias) => bias.map(Some).take(pairs.len()).collect(),
-            None => vec![None; pairs.len()],
-        };
-        let ciphertext = |(Pair(c0, c1), row): (_, Option<&[f64]>)| {
-            let polys = vec![self.biased(c0, row)?, c1];
-            Ok(Ciphertext { polys, scale })
-        };
-        pairs.into_par_iter().zip(rows).map(ciphertext).collect()
-    }
-
-    fn biased(&self, x: B::Poly, row: Option<&[f64]>) -> Result<B::Poly, CkksError> {
-        let Some(row) = row else { return Ok(x) };
-        let v: Vec<Complex64> = row.iter().map(|&b| Complex64::new(b, 0.0)).collect();
-        let runs = self.evaluator.encode_periodic(&v, self.scale, x.q_len(), 0)?;
-        self.evaluator.backend().add_runs(x, &runs)
-    }
-}
-
-/// The products of the processor: see [`Backend::multiply_matrix`]. One polynomial of all outputs at a time
-/// has its limb too many.
-pub(crate) fn multiply(
+/// What [`Backend::add_matrix`] is on the processor: limb by limb, of which one of all outputs is beside the
+/// sums.
+pub(crate) fn add_matrix(
     rlwe: &Parameters,
-    xs: &[Cow<'_, Ciphertext>],
+    sums: &mut Vec<RnsPoly>,
+    inputs: Inputs<'_, RnsPoly>,
     lanes: &Lanes,
     weights: &Weights,
-) -> Vec<Pair<RnsPoly>> {
-    let poly = |degree| polynomials(rlwe, (xs, degree), lanes, weights);
-    let first = poly(0);
-    first.into_iter().zip(poly(1)).map(|(a, b)| Pair(a, b)).collect()
-}
-
-/// A polynomial of every input, by its degree in the secret.
-type Inputs<'a> = (&'a [Cow<'a, Ciphertext>], usize);
-
-/// That polynomial of the outputs, rescaled.
-fn polynomials(rlwe: &Parameters, inputs: Inputs<'_>, lanes: &Lanes, weights: &Weights) -> Vec<RnsPoly> {
-    let q_len = lanes.len();
-    let mut out: Vec<Vec<AlignedVec>> = (0..weights.rows()).map(|_| Vec::with_capacity(q_len)).collect();
+) {
+    let (q_len, fresh) = (lanes.len(), sums.is_empty());
+    if fresh {
+        let empty = || Vec::with_capacity(q_len);
+        sums.extend((0..weights.rows()).map(|_| RnsPoly {
+            limbs: empty(),
+            q_len,
+        }));
+    }
     for (i, lanes) in lanes.iter().enumerate() {
         let limbs = limb((rlwe, i), inputs, lanes, weights);
-        out.iter_mut().zip(limbs).for_each(|(poly, limb)| poly.push(limb));
+        if fresh {
+            sums.iter_mut()
+                .zip(limbs)
+                .for_each(|(x, limb)| x.limbs.push(limb));
+        } else {
+            let pairs = sums.par_iter_mut().zip(limbs);
+            pairs.for_each(|(x, limb)| kernels::add_assign(rlwe.modulus(i), &mut x.limbs[i], &limb));
+        }
     }
-    out.into_par_iter()
-        .map(|limbs| keyswitch::rescale(rlwe, RnsPoly { limbs, q_len }))
-        .collect()
 }
 
 /// Limb `i` of it, segment by segment across the cores.
 fn limb(
     (rlwe, i): (&Parameters, usize),
-    (xs, degree): Inputs<'_>,
+    (xs, degree): Inputs<'_, RnsPoly>,
     lanes: &[Vec<f64>],
     weights: &Weights,
 ) -> Vec<AlignedVec> {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use tacita_ckks::{CkksError, CkksParameters, EvaluationKeys, Evaluator};
 use tacita_opencl::{devices, Build, Engine, OpenClError, Poly, Room};
+use tacita_sides::matmul::{self, Part, Sums};
 use tacita_sides::products::{self, Accumulators, Views};
 use tacita_sides::{Operation, Residues, Side};
 
@@ -58,5 +59,15 @@ impl Device {
     /// Accumulators as ciphertexts, row by row.
     pub fn relinearise(&self, acc: Accumulators<Poly>) -> Result<Vec<Vec<Residues>>, CkksError> {
         products::relinearised(&self.0, acc)
+    }
+
+    /// Adds a part of the operands of a product with a matrix to its sums, or begins them.
+    pub fn add_matmul(&self, sums: Option<Sums<Poly>>, part: &Part<'_>) -> Result<Sums<Poly>, CkksError> {
+        matmul::added(&self.0, sums, part)
+    }
+
+    /// Those sums as ciphertexts.
+    pub fn finish_matmul(&self, sums: Option<Sums<Poly>>) -> Result<Vec<Residues>, CkksError> {
+        matmul::finished(&self.0, sums)
     }
 }

@@ -5,9 +5,8 @@ use crate::limbs::Limbs;
 use crate::queue::Argument;
 use crate::switching::{Digits, SwitchingKey};
 use opencl3::memory::Buffer;
-use std::borrow::Cow;
 use tacita_ckks::backend::{
-    CiphertextOf, Context, Entries, Factors, Halves, Lanes, Made as Result, Pair, Sum, Weights,
+    CiphertextOf, Context, Entries, Factors, Halves, Inputs, Lanes, Made as Result, Pair, Sum, Weights,
 };
 use tacita_ckks::linear::EncodedTransform;
 use tacita_ckks::{Backend, Ciphertext};
@@ -106,13 +105,14 @@ impl Backend for Engine {
         Ok(())
     }
 
-    fn multiply_matrix(
+    fn add_matrix(
         &self,
-        inputs: &[Cow<'_, CiphertextOf<Self>>],
+        sums: &mut Vec<Poly>,
+        inputs: Inputs<'_, Poly>,
         lanes: &Lanes,
         matrix: &gemm::Weights,
-    ) -> Result<Vec<Pair<Poly>>> {
-        Ok(self.matrix_products(inputs, lanes, matrix)?)
+    ) -> Result<()> {
+        Ok(self.add_matrix_products(sums, inputs, lanes, matrix)?)
     }
 
     fn rescale(&self, x: Poly) -> Result<Poly> {

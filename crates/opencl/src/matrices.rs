@@ -4,16 +4,13 @@
 use crate::engine::{Engine, Made, Poly};
 use crate::limbs::{Basis, Limbs};
 use crate::products::{Matrix, Plaintexts};
-use std::borrow::Cow;
 use std::sync::Arc;
-use tacita_ckks::backend::{CiphertextOf, Lanes, Pair};
+use tacita_ckks::backend::{Inputs, Lanes};
 use tacita_ring::gemm::Weights;
 
 /// Columns that are made at once: enough that adding to the outputs costs little, and few enough for a card
 /// (0.7 GB at N = 2^16 and ten limbs).
 const COLUMNS: usize = 128;
-
-type Inputs<'a> = &'a [Cow<'a, CiphertextOf<Engine>>];
 
 /// The lanes of a product on the device.
 struct Uploaded {
@@ -23,28 +20,37 @@ struct Uploaded {
 }
 
 impl Engine {
-    /// See `Backend::multiply_matrix`.
-    pub(crate) fn matrix_products(
+    /// See `Backend::add_matrix`.
+    pub(crate) fn add_matrix_products(
         &self,
-        inputs: Inputs<'_>,
+        sums: &mut Vec<Poly>,
+        (inputs, degree): Inputs<'_, Poly>,
         lanes: &Lanes,
         matrix: &Weights,
-    ) -> Made<Vec<Pair<Poly>>> {
-        let basis = self.basis(&self.chain(lanes.len(), 0))?;
+    ) -> Made<()> {
+        let q_len = lanes.len();
+        let basis = self.basis(&self.chain(q_len, 0))?;
         let lanes = self.lanes(&basis, lanes)?;
         let (count, made) = (lanes.numbers.len(), lanes.numbers.iter().flatten().count());
         let at_once = COLUMNS
             .checked_div(made)
             .map_or(inputs.len(), |inputs| inputs.max(1));
-        let columns = |at: usize, part: Inputs<'_>| at * at_once * count..(at * at_once + part.len()) * count;
-        let parts = inputs.chunks(at_once).enumerate().map(|(at, part)| {
-            let matrix = self.ring.matrix(&basis, matrix, columns(at, part))?;
-            Ok((part, matrix))
-        });
-        let parts = parts.collect::<Made<Vec<_>>>()?;
-        let poly = |degree| self.matrix_product(&parts, &lanes, degree);
-        let first = poly(0)?;
-        Ok(first.into_iter().zip(poly(1)?).map(|(a, b)| Pair(a, b)).collect())
+        for (at, part) in inputs.chunks(at_once).enumerate() {
+            let first = at * at_once * count;
+            let matrix = self
+                .ring
+                .matrix(&basis, matrix, first..first + part.len() * count)?;
+            let part: Vec<&Limbs> = part.iter().map(|x| &x.polys[degree].limbs).collect();
+            let more = self.part_product(&part, &matrix, &lanes)?;
+            if sums.is_empty() {
+                sums.extend(more.into_iter().map(|limbs| Poly { limbs, q_len }));
+                continue;
+            }
+            for (sum, more) in sums.iter_mut().zip(more) {
+                sum.limbs = self.ring.add(&sum.limbs, &more)?;
+            }
+        }
+        Ok(())
     }
 
     fn lanes(&self, basis: &Arc<Basis>, lanes: &Lanes) -> Made<Uploaded> {
@@ -60,32 +66,6 @@ impl Engine {
             numbers,
             plaintexts: plaintexts.transpose()?,
         })
-    }
-
-    /// Polynomial `degree` of the outputs, rescaled.
-    fn matrix_product(
-        &self,
-        parts: &[(Inputs<'_>, Matrix)],
-        lanes: &Uploaded,
-        degree: usize,
-    ) -> Made<Vec<Poly>> {
-        let mut sums: Vec<Limbs> = Vec::new();
-        for (inputs, matrix) in parts {
-            let inputs: Vec<&Limbs> = inputs.iter().map(|x| &x.polys[degree].limbs).collect();
-            let more = self.part_product(&inputs, matrix, lanes)?;
-            if sums.is_empty() {
-                sums = more;
-                continue;
-            }
-            for (sum, more) in sums.iter_mut().zip(more) {
-                *sum = self.ring.add(sum, &more)?;
-            }
-        }
-        let rescaled = |limbs: Limbs| {
-            let q_len = limbs.basis.len();
-            self.rescaled(&Poly { limbs, q_len })
-        };
-        sums.into_iter().map(rescaled).collect()
     }
 
     /// A part of the columns times its part of the matrix.

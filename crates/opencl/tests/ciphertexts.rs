@@ -178,8 +178,8 @@ fn operations<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<
     Ok(all)
 }
 
-/// Products with matrices of every period, of operands at unequal levels; at period 8 there are more columns
-/// than are made at once.
+/// Products with matrices of every period, of operands at unequal levels and in parts; at period 8 there are
+/// more columns than are made at once.
 fn matrices<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<Of<B>>> {
     let (mut all, low) = (Vec::new(), e.drop_to(b, (a.level() - 1).max(1))?);
     for (period, inputs, outputs) in [(1, 3, 6), (2, 2, 5), (4, 2, 1), (8, 20, 3)] {
@@ -193,6 +193,19 @@ fn matrices<B: Backend>(e: &Evaluator<B>, a: &Of<B>, b: &Of<B>) -> Result<Vec<Of
             period,
         };
         all.extend(e.matmul(&xs, &matrix)?);
+        // the same matrix in two parts, of operands of one level
+        let (level, odd) = (low.level(), inputs / 2);
+        let xs = xs
+            .iter()
+            .map(|x| e.drop_to(x, level))
+            .collect::<Result<Vec<_>>>()?;
+        let columns: Vec<usize> = (0..inputs).rev().collect();
+        let mut sums = e.begin_matmul(&matrix, inputs, &xs[0])?;
+        for columns in [&columns[..odd], &columns[odd..]] {
+            let xs: Vec<&Of<B>> = columns.iter().map(|&k| &xs[k]).collect();
+            sums = e.add_matmul(sums, columns, &xs)?;
+        }
+        all.extend(e.finish_matmul(sums)?);
     }
     Ok(all)
 }

@@ -4,6 +4,7 @@
 //! for size.
 #![forbid(unsafe_code)]
 
+pub mod matmul;
 mod operations;
 mod processor;
 pub mod products;

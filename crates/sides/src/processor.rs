@@ -1,4 +1,5 @@
 //! What the processor computes, under names that are not generic.
+use crate::matmul::{self, Part, Sums};
 use crate::operations::Operation;
 use crate::products::{self, Accumulators, Views};
 use crate::side::{Residues, Side};
@@ -41,6 +42,16 @@ impl Side<Processor> {
     /// Accumulators as ciphertexts, row by row.
     pub fn relinearise(&self, acc: Accumulators) -> Result<Vec<Vec<Residues>>, CkksError> {
         products::relinearised(self, acc)
+    }
+
+    /// Adds a part of the operands of a product with a matrix to its sums, or begins them.
+    pub fn add_matmul(&self, sums: Option<Sums>, part: &Part<'_>) -> Result<Sums, CkksError> {
+        matmul::added(self, sums, part)
+    }
+
+    /// Those sums as ciphertexts.
+    pub fn finish_matmul(&self, sums: Option<Sums>) -> Result<Vec<Residues>, CkksError> {
+        matmul::finished(self, sums)
     }
 
     /// The best time of one rescale.

@@ -9,8 +9,9 @@ its encoding a sparse polynomial.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy.typing as npt
@@ -28,6 +29,8 @@ __all__ = [
     "KeyMissingError",
     "Kind",
     "LevelError",
+    "Operands",
+    "Parts",
     "Products",
     "ShapeError",
     "Vector",
@@ -39,6 +42,22 @@ Vector: TypeAlias = npt.NDArray[Any]  # float64 or complex128, one axis
 Kind: TypeAlias = Literal["real", "complex", "pair"]
 
 MAX_PERIOD = 8  # of the weights of `matmul`
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Operands of `matmul` that come part by part, all of one level. count: how many they are. each: columns
+    of the weights and their operands, every column once, in any order; a part may go when the next one is
+    asked for."""
+
+    count: int
+    each: Iterable[tuple[Sequence[int], Sequence[Ct]]]
+
+    def __len__(self) -> int:
+        return self.count
+
+
+Operands: TypeAlias = Sequence[Ct] | Parts
 
 
 class Backend(Protocol):
@@ -105,14 +124,14 @@ class Backend(Protocol):
     def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
         """Applies the general slot-linear map of the plan: min(level) - 1. Cost: see LinearPlan."""
 
-    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+    def matmul(self, xs: Operands, weights: Vector, bias: Vector | None = None) -> list[Ct]:
         """Computes out[o] = bias[o] + sum_i weights[o, i] * xs[i]: a matrix product over ciphertexts.
-        min(level) - 1.
+        min(level) - 1. Operands in parts give the same bits: what they add up to is rescaled in the end.
 
         weights: real, (outputs, inputs, period); bias: (outputs, period) or None; the last axis repeats over
         all slots (period 1 means scalars; a power of two up to MAX_PERIOD). Cost: one modular multiply-add
         per residue and weight, one rescaling per output, no key switch. Errors: ShapeError for shapes that do
-        not fit together.
+        not fit together, and parts that are not every operand once.
         """
 
     def products(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacita.errors import KeyMissingError, LevelError, ShapeError, TacitaError
-from tacita.slots.base import Ct, Kind, Products, Vector
+from tacita.slots.base import Ct, Kind, Operands, Parts, Products, Vector
 from tacita.slots.bootstraps import CoefficientMatrix, check_product, level_after, product_level
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import check_matmul, check_products
@@ -117,9 +117,12 @@ class CkksBackend:
         outs = self._native.linear(list(xs), vectors, terms, plan.n_outputs, plan.horner_step)
         return [self.rotate(out, plan.post) for out in outs]
 
-    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+    def matmul(self, xs: Operands, weights: Vector, bias: Vector | None = None) -> list[Ct]:
         check_matmul(len(xs), weights, bias)
-        return list(self._native.matmul(list(xs), _real(weights), None if bias is None else _real(bias)))
+        matrix = _real(weights), None if bias is None else _real(bias)
+        if isinstance(xs, Parts):
+            return list(self._native.matmul_parts(xs.each, *matrix))
+        return list(self._native.matmul(list(xs), *matrix))
 
     def products(
         self, left: Sequence[Sequence[Ct]], right: Sequence[Sequence[Ct]], onto: Products | None = None

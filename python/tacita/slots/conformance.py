@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from tacita.errors import LevelError, ShapeError, TacitaError
-from tacita.slots.base import Backend, Ct, Vector
+from tacita.slots.base import Backend, Ct, Parts, Vector
 from tacita.slots.bootstraps import CoefficientLayout, CoefficientMatrix, evaluate_harmonics
 from tacita.slots.linear import LinearPlan
 
@@ -125,6 +125,10 @@ def check_matmul(h: Harness) -> None:
         for ct, v, b in zip(be.matmul(xs, weights, bias), want, bias, strict=True):
             h.expect(ct, v + np.tile(b, times), top - 2, 3)
         h.expect(be.matmul(xs, weights)[4], want[4], top - 2, 3)
+        low = [be.drop_to(x, top - 1) for x in xs]
+        parts = Parts(3, iter([([2, 0], [low[2], low[0]]), ([1], [low[1]])]))
+        for ct, v, b in zip(be.matmul(parts, weights, bias), want, bias, strict=True):
+            h.expect(ct, v + np.tile(b, times), top - 2, 3)
 
 
 def check_outer_products(h: Harness) -> None:
@@ -170,6 +174,9 @@ def check_shapes(h: Harness) -> None:
     _raises(ShapeError, lambda: be.mul_int(a, 1 << 21))
     _raises(ShapeError, lambda: be.matmul([a], np.ones((2, 3, 1))))
     _raises(ShapeError, lambda: be.matmul([a], np.full((1, 1, 1), np.nan)))
+    for each in ([([0], [a])], [([0, 1], [a, a]), ([1], [a])], [([0, 2], [a, a])]):
+        _raises(ShapeError, partial(be.matmul, Parts(2, each), np.ones((1, 2, 1))))
+    _raises(ShapeError, lambda: be.matmul(Parts(2, [([0, 1], [a, be.drop_to(a, 1)])]), np.ones((1, 2, 1))))
     _raises(ShapeError, lambda: be.products([[a], [a, a]], [[a], [a]]))
 
 

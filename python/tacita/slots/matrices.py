@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.errors import ShapeError
-from tacita.slots.base import MAX_PERIOD, LevelError
+from tacita.slots.base import MAX_PERIOD, Ct, LevelError, Operands, Parts
 
 Values = npt.NDArray[Any]
 CHUNK = 1 << 22  # numbers that a step of `periodic_matmul` stacks
@@ -38,6 +38,24 @@ def check_matmul(inputs: int, weights: Values, bias: Values | None) -> None:
         or (bias is not None and not np.isfinite(bias).all())
     ):
         raise ShapeError("matmul: weights that are not finite real numbers", hint="check the checkpoint")
+
+
+def gather(xs: Operands, weights: Values, bias: Values | None) -> Sequence[Ct]:
+    """Returns all operands of a product in the order of their columns, for backends that keep them anyway.
+    Raises ShapeError as `check_matmul`, and unless parts have every operand once, at one level."""
+    check_matmul(len(xs), weights, bias)
+    if not isinstance(xs, Parts):
+        return xs
+    pairs = [pair for columns, cts in xs.each for pair in zip(columns, cts, strict=True)]
+    by_column = dict(pairs)
+    if not set(by_column) == set(range(len(pairs))) == set(range(len(xs))) or any(
+        ct.level != pairs[0][1].level for ct in by_column.values()
+    ):
+        raise ShapeError(
+            f"matmul: parts of {len(pairs)} operands at {len(by_column)} of {len(xs)} columns",
+            hint="every column once, operands of one level",
+        )
+    return [by_column[column] for column in range(len(xs))]
 
 
 def check_products(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacita.slots.base import KeyMissingError, Kind, LevelError, ShapeError, Vector
+from tacita.slots.base import KeyMissingError, Kind, LevelError, Operands, ShapeError, Vector
 from tacita.slots.bootstraps import (
     INPUT_LEVEL,
     CoefficientMatrix,
@@ -25,7 +25,7 @@ from tacita.slots.bootstraps import (
     product_level,
 )
 from tacita.slots.linear import LinearPlan
-from tacita.slots.matrices import Rows, check_matmul, check_products, lowest, periodic_matmul, sum_of_products
+from tacita.slots.matrices import Rows, check_products, gather, lowest, periodic_matmul, sum_of_products
 from tacita.slots.stage import cached_weakly
 
 Values = npt.NDArray[Any]
@@ -171,8 +171,8 @@ class PlainBackend:
         level = spend("linear", min(x.level for x in xs))
         return [PlainCt(values, level) for values in apply_linear([x.values for x in xs], plan)]
 
-    def matmul(self, xs: Sequence[PlainCt], weights: Vector, bias: Vector | None = None) -> list[PlainCt]:
-        check_matmul(len(xs), weights, bias)
+    def matmul(self, xs: Operands, weights: Vector, bias: Vector | None = None) -> list[PlainCt]:
+        xs = gather(xs, weights, bias)
         level = spend("matmul", min(x.level for x in xs))
         return [PlainCt(v, level) for v in periodic_matmul([x.values for x in xs], weights, bias)]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.slots.base import Kind, Vector
+from tacita.slots.base import Kind, Operands, Vector
 from tacita.slots.bootstraps import (
     INPUT_LEVEL,
     OF_Z,
@@ -32,7 +32,7 @@ from tacita.slots.bootstraps import (
 )
 from tacita.slots.counts import linear_counts, poly_counts, series_depth
 from tacita.slots.linear import LinearPlan
-from tacita.slots.matrices import check_matmul, check_products, lowest
+from tacita.slots.matrices import check_products, gather, lowest
 from tacita.slots.noise import Draws, NoiseModel, combined, row_length, series_slope
 from tacita.slots.plain import (
     PlainBackend,
@@ -211,8 +211,8 @@ class SimBackend:
         pairs = zip(grown, plains, strict=True)
         return [self._out(level, g, fresh, p) for g, p in pairs]
 
-    def matmul(self, xs: Sequence[SimCt], weights: Vector, bias: Vector | None = None) -> list[SimCt]:
-        check_matmul(len(xs), weights, bias)
+    def matmul(self, xs: Operands, weights: Vector, bias: Vector | None = None) -> list[SimCt]:
+        xs = gather(xs, weights, bias)
         entry = min(x.level for x in xs)
         level = spend("matmul", entry)
         self._count("matmul_input", entry, len(xs) * weights.shape[2])

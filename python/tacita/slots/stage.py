@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.slots.base import Backend, Ct, Vector
+from tacita.slots.base import Backend, Ct, Operands, Vector
 from tacita.slots.linear import LinearPlan
 
 Live: TypeAlias = dict[str, tuple[Ct, ...]]
@@ -114,7 +114,7 @@ class Interleaved:
     def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
         return self._be.linear(xs, spread(plan, self._count))
 
-    def matmul(self, xs: Sequence[Ct], weights: Vector, bias: Vector | None = None) -> list[Ct]:
+    def matmul(self, xs: Operands, weights: Vector, bias: Vector | None = None) -> list[Ct]:
         if weights.shape[2] != 1:
             raise ShapeError(f"matmul: period {weights.shape[2]} of texts side by side", hint="use one lane")
         return self._be.matmul(xs, weights, bias)

@@ -37,7 +37,7 @@ LINES = {
     "plans": 3214,  # decision 125
     "schemes": 1582,  # a device (decision 122)
     "server": 8402,  # a worker on a device; texts whose rows are kept (decisions 122, 125)
-    "slots": 2630,  # texts side by side; complex tables in parts; imaginary noise (decisions 94, 107, 132)
+    "slots": 2680,  # texts side by side; tables and operands in parts; noise (94, 107, 132, 136)
     "texts": 2336,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119, 125)
     "two_party": 6409,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacita.evaluate.spill import Codec, SpillingBackend, SpillStore
+from tacita.slots.ckks import CkksBackend
+
 native = pytest.importorskip("tacita._native", reason="the native engine is not built")
 pytestmark = pytest.mark.native
 
@@ -71,6 +74,29 @@ def test_other_clients_and_parameters_are_refused(client: tuple[Any, Any], tmp_p
             evaluator.products([[_encrypt(stranger)]], [[_encrypt(secret)]])
         with pytest.raises(native.ParameterError, match="another evaluator"):
             other.relinearise(acc)
+
+
+@pytest.mark.parametrize("budget", [1000, 96, 8])  # operands in one part, two and four
+def test_a_product_has_the_bits_of_one_call_within_any_budget(
+    client: tuple[Any, Any], tmp_path: Path, budget: int
+) -> None:
+    """Where operands came in turn each part was rescaled for itself: bits depended on the memory limit."""
+    secret, evaluator = client
+    rng = np.random.default_rng(7)
+    weights, bias = rng.normal(size=(40, 100, 2)) / 100, rng.normal(size=(40, 2))
+    xs = [_encrypt(secret, 3 + (i == 70)) for i in range(100)]
+    want = [ct.to_bytes() for ct in evaluator.matmul(xs, weights, bias)]
+    codec = Codec(
+        lambda ct: ct.nbytes,
+        lambda ct: ct.to_bytes(),
+        lambda data: native.Ciphertext.from_bytes(secret.params, data),
+    )
+    store = SpillStore(tmp_path / "spill")
+    be = SpillingBackend(CkksBackend(evaluator), store, budget * xs[0].nbytes, codec)
+    got = be.matmul([be.adopt(x) for x in xs], weights, bias)
+    assert (store.bytes_read > 0) == (budget < 1000)
+    assert [be.pool.packed(ct) for ct in got] == want
+    store.close(keep=False)
 
 
 def test_leveled_presets_do_not_bootstrap(client: tuple[Any, Any]) -> None:

@@ -4,6 +4,7 @@ changes."""
 from __future__ import annotations
 
 import gc
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,9 +14,10 @@ import spilling
 from spilling import WEIGHT, decrypt, encrypt
 
 from tacita.errors import FileError, ResourceError, ShapeError
-from tacita.evaluate.spill import Handle, SpillStore
+from tacita.evaluate.spill import Codec, Handle, SpillStore
 from tacita.slots.conformance import CHECKS, Harness
 from tacita.slots.plain import PlainBackend, PlainCt
+from tacita.slots.sim import SimBackend
 
 
 @pytest.fixture
@@ -147,10 +149,34 @@ def test_operands_that_do_not_fit_come_in_turn(store: SpillStore) -> None:
         assert 0 < store.bytes_read - before <= most * max(x.entry.file.size for x in xs if x.entry.file)
         assert be.pool.peak <= (256 + 32 + 1) * WEIGHT  # with what is kept free for results
         for ct, w in zip(found, want, strict=True):
-            assert np.allclose(decrypt(be, ct), plain.decrypt(w))
+            assert np.array_equal(decrypt(be, ct), plain.decrypt(w))
         assert {be.level(ct) for ct in found} == {be.max_level - 1}
         del found
     assert be.pool.budget == 256 * WEIGHT
+
+
+def test_a_product_in_parts_rescales_every_output_once(store: SpillStore) -> None:
+    sim = SimBackend(64)
+    codec = Codec(lambda ct: WEIGHT, pickle.dumps, pickle.loads)
+    be = spilling.SpillingBackend(sim, store, 256 * WEIGHT, codec)
+    be.matmul([be.adopt(sim.input()) for _ in range(400)], np.ones((64, 400, 2)))
+    assert store.bytes_read > 0
+    assert {op: n for (op, _, _), n in sim.counts.items()} == {
+        "matmul_input": 400 * 2,
+        "matmul": 64 * 400 * 2,
+        "rescale": 64,
+    }
+
+
+def test_a_part_that_cannot_be_read_ends_the_product(store: SpillStore) -> None:
+    be = spilling.spilling(store, 64)
+    xs = [encrypt(be, np.full(4, float(i))) for i in range(100)]
+    path = next(store.folder.glob("*.spill"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(FileError, match="damaged"):
+        be.matmul(xs, np.ones((40, 100, 1)))
+    assert be.pool.budget == 64 * WEIGHT
+    assert all(x.entry.pins == 0 for x in xs)
 
 
 def test_a_product_has_all_its_operands_at_the_lowest_level(

@@ -149,3 +149,67 @@ fn bad_operands_are_refused() {
         Err(CkksError::Shape { .. })
     ));
 }
+
+/// Parts were rescaled each for itself, and the last bits depended on the partition. Scales differ by
+/// rounding noise, as results of different operations do.
+#[test]
+fn parts_in_any_order_have_the_bits_of_one_call() {
+    let t = Toy::new("insecure_toy_n9", &[], false);
+    let e = &t.evaluator;
+    let mut cts: Vec<_> = (0..5).map(|i| t.encrypt(&values(256, i, true), 4)).collect();
+    cts[3].scale *= 1.0 + 2.0 * f64::EPSILON;
+    let (weights, bias) = (real(250 * 5 * 2, 3), real(250 * 2, 4));
+    let matrix = Matrix {
+        weights: &weights,
+        bias: Some(&bias),
+        outputs: 250,
+        period: 2,
+    };
+    let want = e.matmul(&references(&cts), &matrix).unwrap();
+    for parts in [vec![vec![3, 1], vec![0, 4, 2]], vec![vec![2], vec![0, 1, 3, 4]]] {
+        let mut sums = e.begin_matmul(&matrix, 5, &cts[parts[0][0]]).unwrap();
+        for columns in &parts {
+            let xs: Vec<_> = columns.iter().map(|&k| &cts[k]).collect();
+            sums = e.add_matmul(sums, columns, &xs).unwrap();
+        }
+        let got = e.finish_matmul(sums).unwrap();
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().zip(&want) {
+            assert_eq!(got.scale.to_bits(), want.scale.to_bits());
+            let mut polys = got.polys.iter().zip(&want.polys);
+            assert!(polys.all(|(got, want)| got.limbs == want.limbs));
+        }
+    }
+}
+
+#[test]
+fn parts_that_are_not_every_operand_once_are_refused() {
+    let t = Toy::new("insecure_toy_n9", &[], false);
+    let e = &t.evaluator;
+    let [x, low] = [2, 1].map(|level| t.encrypt(&values(256, 1, true), level));
+    let one = Matrix {
+        weights: &[1.0, 1.0],
+        bias: None,
+        outputs: 1,
+        period: 1,
+    };
+    let begin = || e.begin_matmul(&one, 2, &x).unwrap();
+    let refused = |columns: &[usize], xs: &[&Ciphertext]| {
+        matches!(e.add_matmul(begin(), columns, xs), Err(CkksError::Shape { .. }))
+    };
+    assert!(refused(&[], &[]));
+    assert!(refused(&[2], &[&x]));
+    assert!(refused(&[0, 0], &[&x, &x]));
+    assert!(refused(&[0], &[&x, &x]));
+    assert!(refused(&[0], &[&low]));
+    let half = e.add_matmul(begin(), &[1], &[&x]).unwrap();
+    assert!(matches!(
+        e.add_matmul(half, &[1], &[&x]),
+        Err(CkksError::Shape { .. })
+    ));
+    let half = e.add_matmul(begin(), &[1], &[&x]).unwrap();
+    assert!(matches!(e.finish_matmul(half), Err(CkksError::Shape { .. })));
+    let bottom = t.encrypt(&values(256, 1, true), 0);
+    let begun = e.begin_matmul(&one, 2, &bottom);
+    assert!(matches!(begun, Err(CkksError::Level { .. })));
+}

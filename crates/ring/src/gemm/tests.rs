@@ -85,6 +85,28 @@ fn one_large_weight_uses_the_whole_room() {
     assert!(out[2].iter().all(|&x| x == 0.0));
 }
 
+/// Also in another order, with the multiplier of the whole row: a part alone would round finer.
+#[test]
+fn products_of_columns_add_up_to_those_of_the_whole() {
+    for m in sample_primes(18) {
+        let limbs: Vec<_> = (0..9).map(|i| random_limb(&m, 64, i)).collect();
+        let weights = Weights::round(&random_values(7 * 9, 5), 9, FACTOR).unwrap();
+        let whole = agree(&m, &weights, &inputs(&limbs, &[]), 0, 64);
+        let mut sums = vec![vec![0; 64]; 7];
+        for columns in [&[8, 0, 3][..], &[1], &[2, 7, 6, 5, 4]] {
+            let chosen: Vec<_> = columns.iter().map(|&k| limbs[k].clone()).collect();
+            let part = agree(&m, &weights.columns(columns), &inputs(&chosen, &[]), 0, 64);
+            let pairs = sums.iter_mut().flatten().zip(part.iter().flatten());
+            pairs.for_each(|(sum, &x)| *sum = m.add(*sum, x as u64));
+        }
+        assert!(whole
+            .iter()
+            .flatten()
+            .zip(sums.iter().flatten())
+            .all(|(&x, &y)| x as u64 == y));
+    }
+}
+
 #[test]
 fn rounding_is_as_fine_as_promised() {
     for (depth, factor) in [(1, FACTOR), (768, FACTOR), (768, 1024.0), (3072, FACTOR)] {

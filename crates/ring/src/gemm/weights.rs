@@ -47,6 +47,24 @@ impl Weights {
         })
     }
 
+    /// These columns alone, in this order, with the integers and multipliers that they have here: their
+    /// products add up to those of the whole. Panics at a column that is not there.
+    pub fn columns(&self, columns: &[usize]) -> Self {
+        let blocks = self.multipliers.len().div_ceil(ROWS);
+        let mut packed = AlignedVec::zeroed(blocks * ROWS * columns.len());
+        let places = self
+            .blocks()
+            .flat_map(|block| columns.iter().map(move |&k| &block[k * ROWS..][..ROWS]));
+        for (to, from) in packed.chunks_exact_mut(ROWS).zip(places) {
+            to.copy_from_slice(from);
+        }
+        Self {
+            packed,
+            multipliers: self.multipliers.clone(),
+            depth: columns.len(),
+        }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.multipliers.len()

@@ -8,18 +8,18 @@ of one operation are more than that. Where an operation has many results, others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from tacita.evaluate.spill.pool import Codec, Handle, Pool
 from tacita.evaluate.spill.store import SpillStore
-from tacita.slots.base import Backend, Ct, Kind, Vector
+from tacita.slots.base import Backend, Ct, Kind, Operands, Parts, Vector
 from tacita.slots.bootstraps import CoefficientMatrix
 from tacita.slots.linear import LinearPlan
-from tacita.slots.matrices import check_matmul
+from tacita.slots.matrices import gather
 from tacita.slots.plain import check_kinds
 
 BOOTSTRAP_GROUP = 16  # refreshed ciphertexts are the largest there are: so many in one call of the engine
@@ -131,47 +131,39 @@ class SpillingBackend:
         groups = [slice(i, i + self._group) for i in range(0, len(cts), self._group)]
         return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
 
-    def matmul(self, xs: Sequence[Handle], weights: Vector, bias: Vector | None = None) -> list[Handle]:
+    def matmul(self, xs: Operands, weights: Vector, bias: Vector | None = None) -> list[Handle]:
         """Multiplies as the contract says. Operands above the lowest level are brought down before: each for
         itself and once, while the engine would keep a copy of each beside it. Where operands and results do
-        not fit the budget together, operands come in turn and what each part gives is added up: a rescaling
-        of every output and a sum more for each further part."""
-        check_matmul(len(xs), weights, bias)
-        lowest = min((x.level for x in xs), default=0)
+        not fit the budget together, operands come in turn, those in memory first: as parts of one product of
+        the inner backend, whose bits depend on no budget."""
+        xs = gather(xs, weights, bias)
+        lowest = min(x.level for x in xs)
         xs = [self.drop_to(x, lowest) for x in xs]
-        each, budget = max((x.entry.nbytes for x in xs), default=1), self.pool.budget
+        each, budget = max(x.entry.nbytes for x in xs), self.pool.budget
         sums, of = MATMUL_SUMS
         results = list[Handle]()
         for block in _pieces(len(weights), budget * sums // of // each):
             rows, shift = weights[block], None if bias is None else bias[block]
             parts = _pieces(len(xs), budget // each - len(rows))
-            with self.pool.lend() as free:
-                results += self._block(xs, rows, shift, parts, free // each)
+            if len(parts) == 1:
+                results += self.call("matmul", True, xs, rows, shift, count=len(rows))
+                continue
+            # sums have the limbs of an operand, and so its bytes
+            with self.pool.reserve(len(rows) * each), closing(self._in_turn(xs, parts)) as turns:
+                outputs = self._inner.matmul(Parts(len(xs), turns), rows, shift)
+            results += self._wrap(outputs, {}, True)
         return results
 
-    def _block(
-        self, xs: Sequence[Handle], weights: Vector, bias: Vector | None, parts: list[slice], most: int
-    ) -> list[Handle]:
-        """Returns outputs whose sums stay in memory. parts: of the operands. most: outputs at once, where
-        there are several parts. Parts in memory are first: where a product began with those that the one
-        before read first, it would push out what it needs next. The order of parts changes no bit."""
-
-        def absent(part: slice) -> int:
-            return sum(x.entry.value is None for x in xs[part])
-
-        sums = list[Handle]()
-        for part in sorted(parts, key=absent):
-            added, fresh = part is parts[0], not sums
-            for group in _pieces(len(weights), most if parts[1:] else len(weights)):
-                shift = None if bias is None or not added else bias[group]
-                terms = self.call(
-                    "matmul", True, xs[part], weights[group, part], shift, count=group.stop - group.start
-                )
-                if fresh:
-                    sums += terms
-                else:
-                    sums[group] = [self.add(ct, terms.pop(0)) for ct in sums[group]]
-        return sums
+    def _in_turn(
+        self, xs: Sequence[Handle], parts: list[slice]
+    ) -> Generator[tuple[list[int], list[Ct]], None, None]:
+        """Yields columns and ciphertexts of operands, which are in memory until the next are asked for."""
+        order = sorted(range(len(xs)), key=lambda column: xs[column].entry.value is None)
+        for part in parts:
+            columns = order[part]
+            handles = [xs[column] for column in columns]
+            with self.pool.pinned(handles):
+                yield columns, [handle.entry.value for handle in handles]
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         return self._inner.stage(name)

@@ -115,14 +115,17 @@ class Pool:
         self._shrink()
 
     @contextmanager
-    def lend(self) -> Iterator[int]:
-        """Inside the block what is kept free for results counts as budget, and others make room for all
-        results before. Yields its bytes."""
+    def reserve(self, nbytes: int) -> Iterator[None]:
+        """Inside the block so many bytes are those of results to come: others make room first, and what is
+        kept free for results counts as budget."""
+        self._shrink(room=nbytes - self.free)
         lent, self.free = self.free, 0
         self.budget += lent
+        self._grow(nbytes)
         try:
-            yield lent
+            yield
         finally:
+            self.resident -= nbytes
             self.budget, self.free = self.budget - lent, lent
             self._shrink()
 
@@ -148,7 +151,10 @@ class Pool:
 
     def _enter(self, entry: Entry) -> None:
         self._recent[id(entry)] = entry
-        self.resident += entry.nbytes
+        self._grow(entry.nbytes)
+
+    def _grow(self, nbytes: int) -> None:
+        self.resident += nbytes
         self.peak = max(self.peak, self.resident)
 
     def _shrink(self, room: int = 0) -> None:

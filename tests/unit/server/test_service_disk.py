@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from service_world import KEY, KEYS, World, world
@@ -18,7 +19,7 @@ from tacita.plans.files import Workdir
 from tacita.server import logs
 from tacita.server.core import service as core
 from tacita.server.store import bodies, keys, ledger, tokens, usage
-from tacita.server.store.tables import Quota
+from tacita.server.store.tables import KeyRow, Quota
 
 Patch = pytest.MonkeyPatch
 DAY, MB = 86400.0, 1 << 20
@@ -156,6 +157,30 @@ def test_keys_that_were_used_longest_ago_make_room(tmp_path: Path, monkeypatch: 
         keys.touch(there.service.ledger, keys.every(there.service.ledger)[0].client, first)
         assert there.put_keys(id=third).status_code == 201
         assert {row["id"] for row in there.call("GET", "/v1/keys").json()["keys"]} == {first, third}
+
+
+@pytest.mark.parametrize("why", ["unused", "room"])
+def test_keys_that_are_asked_by_while_others_go_stay(why: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Files of gigabytes take a while to go; a text may begin meanwhile."""
+    with world(tmp_path / "data", monkeypatch, most_keys=2 * len(KEYS)) as there:
+        first, second, third = (f"{number:032x}" for number in range(3))
+        there.put_keys(id=first)
+        there.put_keys(id=second)
+        (client, *_) = (row.client for row in keys.every(there.service.ledger))
+        remove = keys.remove
+
+        async def removing(row: KeyRow, *held: Any) -> None:
+            await remove(row, *held)
+            there.service.texts.begin(client, second, 1)
+
+        monkeypatch.setattr(keys, "remove", removing)
+        there.sweep(after=3600.0)
+        if why == "room":
+            monkeypatch.setattr(type(there.service.sweep), "_fits", lambda self, new: False)
+            problem(there.put_keys(id=third), 507, "no-room")
+        else:
+            there.sweep(after=40 * DAY)
+        assert {row["id"] for row in there.call("GET", "/v1/keys").json()["keys"]} == {second}
 
 
 def test_visitors_push_out_visitors_alone(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -53,8 +53,9 @@ class Sweep:
             if text.client in gone or text in silent:
                 await self.texts.end(text)
         visitors = keys.addresses(self.ledger)
-        for row in self._removable(keys.every(self.ledger)):
-            if row.client in gone or self._over(row, visitor=row.client in visitors):
+        for row in keys.every(self.ledger):
+            over = row.client in gone or self._over(row, visitor=row.client in visitors)
+            if over and self._removable([row]):  # now: one may be asked by while others go
                 await keys.remove(row, self.ledger, self.layout)
         tokens.drop_visitors(self.ledger)
         if self.layout.has_room(reserve.BYTES):
@@ -70,7 +71,8 @@ class Sweep:
         for row in self._in_order(visitors_only=visitor):
             if self._fits(new):
                 return
-            await keys.remove(row, self.ledger, self.layout)
+            if self._removable([row]):
+                await keys.remove(row, self.ledger, self.layout)
         if not self._fits(new):
             raise ResourceError(f"the server has no room for keys of {new.bytes} bytes", hint="try later")
 

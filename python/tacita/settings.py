@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AllowInfNan, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 from pydantic_settings import (
     BaseSettings,
@@ -67,7 +67,7 @@ def _no_number(given: object) -> object:
 Several = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Paths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_listed)]
 Whole = Annotated[int, BeforeValidator(_no_number)]
-Real = Annotated[float, BeforeValidator(_no_number)]
+Real = Annotated[float, BeforeValidator(_no_number), AllowInfNan(False)]
 
 
 def setting(

@@ -23,7 +23,7 @@ from tacita.cli.console import MESSAGE, err, fail, out, shown, warn
 from tacita.cli.help import Command, Group
 from tacita.cli.options import place_of
 from tacita.cli.service import backup, gateway, keys, serve, token
-from tacita.errors import InputError, KeyBudgetWarning, TacitaError
+from tacita.errors import FileError, InputError, KeyBudgetWarning, TacitaError
 from tacita.settings import ASK, EXPERT, PLAN, SERVER
 
 INTERRUPTED = 130
@@ -133,7 +133,14 @@ def _run(arguments: list[str] | None, commands: typer.Typer) -> int:
 
 def _usage(error: Exception) -> int:
     """Shows an error of the option parser with its usage line; for an option that is a setting now, where it
-    went. Anything else is a defect and keeps its traceback."""
+    went; a file that the system refuses, by its name. Anything else is a defect and keeps its traceback."""
+    if isinstance(error, OSError) and error.filename is not None:
+        fail(
+            FileError(
+                f"{error.filename!s:.300}: {error.strerror}", hint="name another one, or see its rights"
+            )
+        )
+        return 2
     show, option = getattr(error, "show", None), getattr(error, "option_name", "")
     if show is None:
         raise error

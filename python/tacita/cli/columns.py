@@ -178,7 +178,10 @@ def admitted(
     model: Embedder, tokens: int, lines: Sequence[Line], file: Path | None
 ) -> tuple[list[Line], list[Line]]:
     """Returns the lines that fit a plan, and those that are left out. Those of a file are named on stderr;
-    one of the command line is an error. Raises InputError, and typer.Exit where nothing of a file fits."""
+    one of the command line is an error. Raises InputError, also for a file of none, and typer.Exit where
+    nothing of it fits."""
+    if not lines:
+        raise InputError(f"{file}: holds no text", hint="one text a line")
     if file is None:
         for line in lines:
             if problem := _too_long(model, line.text, tokens):

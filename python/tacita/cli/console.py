@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tacita.bar import drawn
 from tacita.bar import duration as duration
 from tacita.bar import shown as shown
 from tacita.bar import size as size
-from tacita.errors import FileError, TacitaError
+from tacita.errors import FileError, InputError, TacitaError
 from tacita.plans.files import replacing, write_text
 from tacita.progress import Progress
 
@@ -68,6 +69,13 @@ def fail(error: TacitaError) -> None:
     err.print(f"[red]error:[/red] {shown(str(error) + hint, MESSAGE)}", soft_wrap=True)
 
 
+def finite(value: float | None) -> float | None:
+    """Returns the value of an option. Raises InputError for nan and infinity, which no range leaves out."""
+    if value is not None and not isfinite(value):
+        raise InputError(f"{value}: a number is expected", hint="as 1.5")
+    return value
+
+
 def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
     """Writes the JSON file of `--json`, whole or not at all; the path "-" stands for standard output."""
     if path == STDOUT:
@@ -82,7 +90,9 @@ class _UndoError(Exception):
 
 def require_writable(*paths: Path | None) -> None:
     """Raises FileError where one of these files cannot be written: before the work whose result it takes."""
-    for path in filter(None, paths):
+    for path in paths:
+        if path is None or path == STDOUT:
+            continue
         with suppress(_UndoError), replacing(path):
             raise _UndoError
 

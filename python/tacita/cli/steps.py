@@ -133,7 +133,7 @@ def read_states(path: Path) -> npt.NDArray[np.float64]:
     """A .npy file of finite floats; pickled objects are refused."""
     try:
         return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, TypeError, EOFError, MemoryError) as error:
         raise InputError(
             f"{path}: not an array of hidden states ({error})", hint="save it with numpy.save"
         ) from error

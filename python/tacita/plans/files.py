@@ -50,7 +50,9 @@ class Workdir:
 @contextmanager
 def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """A temporary path beside `path`; renamed over it on success, removed on any exception, Ctrl-C
-    included."""
+    included. Raises FileError, for a folder before anything is written."""
+    if os.path.isdir(path):
+        raise FileError(f"{path}: cannot be written (it is a folder)", hint="name a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

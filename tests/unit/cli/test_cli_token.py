@@ -95,6 +95,7 @@ def test_an_operator_sees_and_removes_keys(tmp_path: Path) -> None:
     ],
 )
 def test_names_that_cannot_be_are_refused(tmp_path: Path, words: list[str], what: str) -> None:
+    Ledger(tmp_path).close()
     status, _, err = run("token", *words, "--data", str(tmp_path))
     assert status == 2 and what in err
 
@@ -139,3 +140,18 @@ def test_a_jump_of_the_systems_clock_moves_no_deadline(monkeypatch: pytest.Monke
     before = clock()
     monkeypatch.setattr(time, "time", lambda: before + 1e6)
     assert 0 <= clock() - before < 60
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--days", "nan"), ("--days", "inf"), ("--days", "1e6"), ("--seconds", "nan"),
+        ("--texts", str(10**20)), ("--megabytes", str(10**15)), ("--keys", str(10**20)),
+    ],
+)  # fmt: skip
+def test_a_token_is_made_for_numbers_that_the_ledger_can_hold(words: tuple[str, str], tmp_path: Path) -> None:
+    data = ["--data", str(tmp_path / "data")]
+    status, out, _ = run("token", "add", "clinic", *data, *words)
+    assert (status, out) == (2, "")
+    status, _, err = run("token", "list", *data)
+    assert status == 2 and "no server's data folder" in err and not (tmp_path / "data").exists()

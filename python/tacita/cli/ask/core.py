@@ -67,11 +67,12 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     require_device(run.device, connect, by_ray, clear)
     _require_spread(settings)
     question = replace(question, show_anyway=run.show_anyway)
+    require_writable(json)
     if settings.network.connect:
         return remote.ask(question, settings, json)
     request, backend = plan_request(settings.plan), run.backend or "ckks"
     require_allowed(request, backend, allow_insecure=run.allow_insecure)
-    require_writable(json, run.work and Workdir(run.work).plan)
+    require_writable(run.work and Workdir(run.work).plan)
     checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)

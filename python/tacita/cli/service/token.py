@@ -7,15 +7,16 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.table import Column, Table
 
-from tacita.cli.console import out, say, shown
+from tacita.cli.console import finite, out, say, shown
 from tacita.cli.options import option
-from tacita.errors import FileError
+from tacita.errors import FileError, InputError
 from tacita.extras import needing
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ Output = Annotated[
     Path | None,
     option("--output", help="Write the token to this new file (mode 0600), not to the terminal."),
 ]
-Days = Annotated[
-    float | None, option("--days", help="For which the token is valid (default: for ever).", min=0)
-]
 DAY, HOUR, MB = 86400.0, 3600.0, 1e6
+MOST = 10**9  # of any count, which the ledger has room for
+count, most = partial(option, min=1, max=MOST), partial(typer.Option, min=0, max=MOST)
+valid = partial(option, "--days", min=0, max=36_525, callback=finite)  # a century
 
 
 @app.command()
@@ -42,24 +43,28 @@ def add(
     data: Data,
     output: Output = None,
     operator: Annotated[bool, typer.Option("--operator", help="May read /metrics.")] = False,
-    texts: Annotated[int | None, option("--texts", help="A day (default: any number).", min=1)] = None,
-    tokens: Annotated[int | None, option("--tokens", help="Of texts that are written, a day.", min=1)] = None,
-    megabytes: Annotated[int | None, option("--megabytes", help="A day, both ways.", min=1)] = None,
-    seconds: Annotated[float | None, option("--seconds", help="Of evaluation a day.", min=1)] = None,
-    keys: Annotated[int, typer.Option("--keys", help="Keys at the same time.", min=0)] = 4,
-    caches: Annotated[int, typer.Option("--caches", help="Texts whose rows are kept, at once.", min=0)] = 2,
-    cache_mb: Annotated[int, typer.Option("--cache-megabytes", help="Of these rows.", min=0)] = 10_000,
-    per_minute: Annotated[int, typer.Option("--per-minute", help="Calls.", min=1)] = 600,
-    days: Days = None,
+    texts: Annotated[int | None, count("--texts", help="A day (default: any number).")] = None,
+    tokens: Annotated[int | None, count("--tokens", help="Of texts that are written, a day.")] = None,
+    megabytes: Annotated[int | None, count("--megabytes", help="A day, both ways.")] = None,
+    seconds: Annotated[float | None, count("--seconds", help="Of evaluation a day.", callback=finite)] = None,
+    keys: Annotated[int, most("--keys", help="Keys at the same time.")] = 4,
+    caches: Annotated[int, most("--caches", help="Texts whose rows are kept, at once.")] = 2,
+    cache_mb: Annotated[int, most("--cache-megabytes", help="Of these rows.")] = 10_000,
+    per_minute: Annotated[int, most("--per-minute", help="Calls.", min=1)] = 600,
+    days: Annotated[float | None, valid(help="For which the token is valid (default: for ever).")] = None,
 ) -> None:
     """Make a client's token. It is shown once; the server keeps its hash."""
     with needing("service", "token"):
         from tacita.server.store import tokens as registry
         from tacita.server.store.tables import Quota
-    most = None if megabytes is None else megabytes * 10**6
-    quota = Quota(texts, most, seconds, keys, per_minute, tokens, caches, cache_mb * 10**6)
-    valid = None if days is None else days * DAY
-    _show(name, output, lambda: registry.add(_ledger(data), name, quota, operator=operator, seconds=valid))
+    size = None if megabytes is None else megabytes * 10**6
+    quota = Quota(texts, size, seconds, keys, per_minute, tokens, caches, cache_mb * 10**6)
+    left = None if days is None else days * DAY
+    _show(
+        name,
+        output,
+        lambda: registry.add(_ledger(data, new=True), name, quota, operator=operator, seconds=left),
+    )
 
 
 @app.command()
@@ -68,18 +73,17 @@ def rotate(
     data: Data,
     output: Output = None,
     overlap: Annotated[
-        float, typer.Option("--overlap", help="Hours for which the token before is valid, too.", min=0)
+        float, most("--overlap", help="Hours for which the token before is valid, too.", callback=finite)
     ] = 24.0,
     days: Annotated[
-        float | None,
-        option("--days", help="For which the new token is valid (default: as the one before).", min=0),
+        float | None, valid(help="For which the new token is valid (default: as the one before).")
     ] = None,
 ) -> None:
     """Make another token of the same client, whose keys and requests stay."""
     with needing("service", "token"):
         from tacita.server.store import tokens
-    valid = None if days is None else days * DAY
-    _show(name, output, lambda: tokens.rotate(_ledger(data), name, overlap * HOUR, valid))
+    left = None if days is None else days * DAY
+    _show(name, output, lambda: tokens.rotate(_ledger(data), name, overlap * HOUR, left))
 
 
 @app.command("list")
@@ -109,9 +113,13 @@ def revoke(name: Name, data: Data) -> None:
     out.print(f"{name} is revoked")
 
 
-def _ledger(data: Path) -> Ledger:
+def _ledger(data: Path, *, new: bool = False) -> Ledger:
+    """Opens the ledger of a data folder. new: also one that is not there yet. Raises InputError."""
     from tacita.server.store import Ledger
+    from tacita.server.store.ledger import NAME
 
+    if not (new or (data / NAME).is_file()):
+        raise InputError(f"token: {data} is no server's data folder", hint="as of tacita serve --data")
     return Ledger(data)
 
 

@@ -142,8 +142,12 @@ class HttpServer(uvicorn.Server):
 
 
 def is_self_signed(certificate: Path) -> bool:
-    """Returns whether no authority signed it, so that browsers will hardly trust the next one."""
-    parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
+    """Returns whether no authority signed it, so that browsers will hardly trust the next one. Raises
+    InputError for a file that is no certificate."""
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except ValueError:
+        raise InputError(f"{certificate}: no certificate", hint="a PEM file") from None
     return parsed.issuer == parsed.subject
 
 

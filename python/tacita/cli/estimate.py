@@ -13,7 +13,7 @@ from tacita import api
 from tacita.api import Choice, Objective, PlanRequest
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, progress, reporting, say, several, show_rows, shown, size
-from tacita.cli.options import Json, load_model, option, plan_request, taking
+from tacita.cli.options import Json, Without, load_model, option, plan_request, taking
 from tacita.cli.plot import bars, save
 from tacita.cli.report import TWO_PARTIES, security_line
 from tacita.errors import PlanError
@@ -47,12 +47,15 @@ FILE = ("prices", "gap", "nearest", "titles")
 VECTOR = 16  # bytes for each number of a document at a server of two parties: a float and an integer
 CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]
+PLANNED = Without(
+    {*LINE} - {"inputs", "link"}, lambda _, others: others["plan"], "with --plan: that plan is as it is"
+)
 
 
 Plot = Annotated[Path | None, option("--plot", help="Draw the figures there, as SVG.")]
 
 
-@taking({"plan": LINE, "run": ("memory",)}, {"plan": FILE})
+@taking({"plan": LINE, "run": ("memory",)}, {"plan": FILE}, PLANNED)
 def estimate(settings: Settings, plan: PlanFile = None, plot: Plot = None, json: Json = None) -> None:
     """Say what a run would cost."""
     request, memory = plan_request(settings.plan), settings.run.memory

@@ -17,7 +17,8 @@ import inspect
 import os
 import tempfile  # noqa: F401 -- for the example
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
 from types import NoneType
@@ -98,10 +99,30 @@ Pair = Annotated[
 ]
 
 
-def taking(line: Keys, file: Keys | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+@dataclass(frozen=True)
+class Without:
+    """A case in which a command has no use for some of its options, and refuses them rather than pass over
+    them; a file may have them for other commands. names: of settings. case: tells of the settings and of the
+    other parameters whether it is so. words: of the error, which says why."""
+
+    names: Collection[str]
+    case: Callable[[Settings, Mapping[str, Any]], object]
+    words: str
+
+    def require_none(self, settings: Settings, given: Mapping[str, Any], line: Values) -> None:
+        """Raises InputError for an option of the line that has no use."""
+        pairs = ((section, name) for section, values in line.items() for name in values)
+        flags = [flag_of(name, fields_of(section)[name]) for section, name in pairs if name in self.names]
+        if flags and self.case(settings, given):
+            raise InputError(f"{', '.join(flags)} {self.words}", hint="leave it out")
+
+
+def taking(
+    line: Keys, file: Keys | None = None, *without: Without
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorates a command: its parameter `settings` gets the settings of these keys, by section, and all
     others at their defaults. line: those that are options of the command; file: those that only a file and
-    the environment give. When it is called, raises what `read_settings` raises."""
+    the environment give. When it is called, raises what `read_settings` and each `without` raise."""
     both = {
         section: (*line.get(section, ()), *(file or {}).get(section, ())) for section in fields(line, file)
     }
@@ -112,7 +133,11 @@ def taking(line: Keys, file: Keys | None = None) -> Callable[[Callable[..., None
         @wraps(command)
         def run(*, config: Path | None, **given: Any) -> None:
             values = {section: {name: given.pop(name) for name in names} for section, names in line.items()}
-            command(**{SETTINGS: _settings(config, values).only(both)}, **given)
+            chosen = {s: {n: v for n, v in each.items() if v not in (None, [])} for s, each in values.items()}
+            settings = _settings(config, chosen).only(both)
+            for each in without:
+                each.require_none(settings, given, chosen)
+            command(**{SETTINGS: settings}, **given)
 
         signature = _signature(command, [*spelled, config])
         run.__signature__ = signature  # type: ignore[attr-defined]
@@ -202,8 +227,7 @@ def _settings(config: Path | None, line: Mapping[str, Mapping[str, Any]]) -> Set
     file = config or (FILE if FILE.is_file() else None)
     if file and not config:
         err.print(f"settings: {shown(str(file))}", soft_wrap=True)
-    chosen = {s: {n: v for n, v in values.items() if v not in (None, [])} for s, values in line.items()}
-    return read_settings(file, chosen)
+    return read_settings(file, line)
 
 
 # What the settings of a plan name.

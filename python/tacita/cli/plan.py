@@ -15,7 +15,16 @@ from tacita.api import unpublished
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, say, shown, size
 from tacita.cli.estimate import FILE, LINE, planned, show_estimate, tell_connection, tell_population
-from tacita.cli.options import PUBLIC_DEFAULT, WORK_DEFAULT, Json, load_model, option, plan_request, taking
+from tacita.cli.options import (
+    PUBLIC_DEFAULT,
+    WORK_DEFAULT,
+    Json,
+    Without,
+    load_model,
+    option,
+    plan_request,
+    taking,
+)
 from tacita.cli.report import step
 from tacita.cli.steps import open_plan
 from tacita.plans.commitment import salt_beside
@@ -100,7 +109,18 @@ def _levels(levels: Mapping[str, int]) -> str:
 # `tacita publish`
 
 
-@taking({"plan": tuple(name for name in LINE if name != "link"), "run": ("work",)}, {"plan": (*FILE, "link")})
+PLANNED = Without(
+    {*LINE} - {"model", "documents"},
+    lambda _, others: others["planned_before"],
+    "with --planned: that plan is made",
+)
+
+
+@taking(
+    {"plan": tuple(name for name in LINE if name != "link"), "run": ("work",)},
+    {"plan": (*FILE, "link")},
+    PLANNED,
+)
 def publish(
     settings: Settings,
     output: Output = PUBLIC_DEFAULT,

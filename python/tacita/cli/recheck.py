@@ -13,7 +13,7 @@ from tacita.api import unpublished
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import MESSAGE, duration, progress, say, shown
 from tacita.cli.estimate import planned
-from tacita.cli.options import Json, load_model, option, plan_request, taking
+from tacita.cli.options import Json, Without, load_model, option, plan_request, taking
 from tacita.cli.report import step
 from tacita.plans.plan import Plan
 from tacita.settings import Settings
@@ -25,7 +25,12 @@ Record = Annotated[
 ]
 
 
-@taking({"plan": PLANNING, "run": LIMITS})
+MADE = Without(
+    PLANNING[1:], lambda _, others: others["text"] is None, "without --record: the folder has a plan"
+)
+
+
+@taking({"plan": PLANNING, "run": LIMITS}, None, MADE)
 def run(
     settings: Settings,
     folder: Annotated[Path, typer.Argument(help="The folder of a published run.")],

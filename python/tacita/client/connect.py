@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from tacita.client.http.trust import address_of
 from tacita.errors import require_keywords
 from tacita.extras import needing
+from tacita.plans.commitment import LinkSpeed
 
 if TYPE_CHECKING:
     from tacita.client.blocking import Service
@@ -32,6 +33,7 @@ class How(TypedDict, total=False):
     timeout: float
     threads: int
     prepared: int
+    link: LinkSpeed | None
     allow_insecure: bool
     patience: RetryPolicy
 
@@ -45,7 +47,8 @@ def connect(url: str, **how: Unpack[How]) -> Service:
     system's authorities. data: folder of keys and of what servers publish (default:
     `$XDG_DATA_HOME/tacita`). progress: called with reports, also from other threads. timeout: seconds of
     silence after which the server is given up. threads: of a connected scheme, 0 for all cores. prepared: of
-    a connected scheme, texts to come whose products are prepared while nothing is asked.
+    a connected scheme, texts to come whose products are prepared while nothing is asked. link: of a connected
+    scheme, the speed that both sides choose for (default: by a measured round trip).
     allow_insecure: admits plain HTTP to other machines, and parameters below 128 bits; for tests. patience:
     how often and after how long a failed request is sent again.
 
@@ -80,5 +83,6 @@ def connect_async(url: str, **how: Unpack[How]) -> AsyncService:
         keywords.get("threads", 0),
         keywords.get("prepared", 0),
         insecure,
+        keywords.get("link"),
     )
     return AsyncService(Channel(address, client, patience, Meter(patience.clock)), store, options)

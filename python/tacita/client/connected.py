@@ -18,6 +18,7 @@ from tacita.client.calls import Meter, Report, in_thread
 from tacita.client.store import PublicCache, cache_folder
 from tacita.errors import GoneError, InputError, PeerError, RefusedError
 from tacita.plans.answers import Answer
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.wire import Model, Models, Offer
 from tacita.progress import Progress
 from tacita.texts.embed import Text
@@ -50,12 +51,14 @@ class Connected:
     own.
 
     dial: makes a new connection; the first is made at once, so that a session is opened in a thread. cache:
-    folder of public parts. prepared: texts whose products are made while nothing is asked. Raises PeerError,
-    RefusedError.
+    folder of public parts. prepared: texts whose products are made while nothing is asked. link: see
+    `TwoPartyClient.adapt`. Raises PeerError, RefusedError.
     """
 
-    def __init__(self, dial: Dial, offer: Offer, cache: Path, prepared: int = 0) -> None:
-        self._dial, self._cache, self._prepared = dial, PublicCache(cache), prepared
+    def __init__(
+        self, dial: Dial, offer: Offer, cache: Path, prepared: int = 0, link: LinkSpeed | None = None
+    ) -> None:
+        self._dial, self._cache, self._prepared, self._link = dial, PublicCache(cache), prepared, link
         self._ahead: asyncio.Task[None] | None = None
         self._turn, self.offer = asyncio.Lock(), offer
         first = self._new()
@@ -178,11 +181,11 @@ class Connected:
                 f"plan {client.plan.hash[:12]}, offered was {self.offer.plan[:12]}",
                 hint="the server serves another plan now: connect again",
             )
-        client.adapt()
+        client.adapt(self._link)
         return client
 
 
-def at_port(dial: Dial, prepared: int = 0) -> tuple[Connected, Models]:
+def at_port(dial: Dial, prepared: int = 0, link: LinkSpeed | None = None) -> tuple[Connected, Models]:
     """Returns a session with a two-party server that is no service, and its model as a service would offer
     it. Raises PeerError, RefusedError."""
     first = TwoPartyClient(dial(), PublicCache())
@@ -193,7 +196,7 @@ def at_port(dial: Dial, prepared: int = 0) -> tuple[Connected, Models]:
     about = {"name": plan.name, "task": plan.task, "problem": plan.problem, "labels": plan.labels}
     model = Model.model_validate({**about, "offers": (offer,)})
     models = Models(release=__version__, signer="0" * 64, models=(model,))
-    return Connected(dial, offer, cache_folder(), prepared), models
+    return Connected(dial, offer, cache_folder(), prepared, link), models
 
 
 # A session with a two-party server, over a port or a WebSocket, that outlives its connections: when the

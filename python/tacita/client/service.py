@@ -24,6 +24,7 @@ from tacita.client.session import Client
 from tacita.client.store import Store
 from tacita.errors import InputError, PeerError, require_keywords
 from tacita.plans import engine
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.wire import API, VISITOR, Model, Models, Offer
 from tacita.progress import Progress
 from tacita.texts.answer import Answer
@@ -50,7 +51,7 @@ class Options:
     """How a service is asked. report: called with progress, from several threads. context: of WebSockets;
     None for connections without TLS. timeout: seconds of their silence. threads: of a connected scheme, 0 for
     all cores. prepared: texts to come that a session of one prepares. allow_insecure: admits parameters below
-    128 bits."""
+    128 bits. link: of a connected scheme, None for a measured one."""
 
     report: Report
     context: ssl.SSLContext | None
@@ -58,6 +59,7 @@ class Options:
     threads: int
     prepared: int
     allow_insecure: bool
+    link: LinkSpeed | None = None
 
 
 class How(TypedDict, total=False):
@@ -287,8 +289,9 @@ class AsyncService:
         if offer.connected:
             from tacita.client.connected import Connected
 
-            how = partial(self._dial, model.name), offer, self._store.public, self._options.prepared
-            return await in_thread(lambda _: Connected(*how))
+            how = partial(self._dial, model.name), offer, self._store.public
+            of = self._options.prepared, self._options.link
+            return await in_thread(lambda _: Connected(*how, *of))
         channel = self._channel.metered(meter)
         public = await fetch_public(channel, model.name, offer, self._store.public)
         engine.require_secure(public.plan.parameters, allow_insecure=self._options.allow_insecure)

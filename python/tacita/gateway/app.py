@@ -41,8 +41,8 @@ Json = dict[str, Any]
 
 @dataclass
 class Gateway:
-    """The models of a server. list, open: as of `client.service.AsyncService`. scheme: that answers texts;
-    None for the server's first. report: of what is computed."""
+    """The models of a server. list, open: as of `client.service.AsyncService`. scheme: that answers, and
+    writes where it is offered; None for the server's first. report: of what is computed."""
 
     list: Callable[[], Awaitable[Models]]
     open: Callable[..., Awaitable[Session]]
@@ -58,7 +58,11 @@ class Gateway:
         """Returns the session of a model, and its tokenizer. Raises Fault for a name that there is not."""
         if name:
             await self.row(name)
-        scheme = None if verb == "generate" else self.scheme
+        scheme = self.scheme
+        if verb == "generate" and scheme:  # where it is offered, else by two parties as without one
+            rows = [each for each in (await self.models()).values() if verb_of(each) == verb]
+            offers = [offer.scheme for each in rows if name in ("", each.name) for offer in each.offers]
+            scheme = scheme if scheme in offers else None
         session = await self.open([verb], name or None, scheme, meter=Meter(), texts=texts)
         if session.front is None:
             raise InputError("the model starts from hidden states", hint="ask it from Python")

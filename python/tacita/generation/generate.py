@@ -32,7 +32,7 @@ from tacita.planning.request import PlanRequest
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE, SCHEMES
-from tacita.schemes.base import Report, cost_of, no_bar, require_allowed, silent, warn_unprotected
+from tacita.schemes.base import Place, Report, cost_of, no_bar, require_allowed, silent, warn_unprotected
 from tacita.texts.embed import Text, tokenize
 from tacita.texts.generation import (
     TOKENS,
@@ -64,7 +64,8 @@ class Request(TextOptions):
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `SCHEMES`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
-    `PlanRequest`; None for logits. device: what evaluates ciphertexts (`device_number`)."""
+    `PlanRequest`; None for logits. device, threads, memory: what evaluates ciphertexts, as of `Place`.
+    functions, packing: of a plan on ciphertexts, see `PlanRequest`."""
 
     backend: str = "plain"
     tokens: int = ROOM
@@ -77,6 +78,10 @@ class Request(TextOptions):
     reveal: str | None = None
     gap: float = GAP
     device: str = "cpu"
+    threads: int = 0
+    memory: float = Place.memory
+    functions: str = "tacita"
+    packing: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -245,6 +250,8 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Seque
         reveal=request.reveal or LOGITS,
         gap=request.gap,
         cache=request.cache,
+        functions=request.functions,
+        packing=request.packing,
     )
     require_allowed(plan_request, request.backend, allow_insecure=request.allow_insecure)
     plan = choose_plan(model, plan_request, progress=shown.plan).plan
@@ -262,7 +269,8 @@ def _encrypted(
 ) -> Iterator[tuple[int, Token]]:
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
     last."""
-    options = {"allow_insecure": request.allow_insecure, "bar": shown.bar, "device": request.device}
+    names = ("allow_insecure", "device", "threads", "memory")
+    options = {name: getattr(request, name) for name in names} | {"bar": shown.bar}
     with asking(plan, model, request.backend, len(texts), **options) as ask:
         requests = TokenRequests(model, plan.batch, kept=request.cache)
 

@@ -157,15 +157,17 @@ def test_every_number_of_the_service_is_a_key(monkeypatch: pytest.MonkeyPatch) -
         "data": "d", "anybody": True, "clients": 9, "drain": 1.0, "keep_keys": 2.0, "most_keys": 3.0,
         "proxy": ("10.0.0.1",), "waiting": 5, "keep_answers": 6.0, "streams": 7, "calls": 8,
         "traces": "http://x/v1/traces", "patience": 9.0, "least_rate": 10.0, "prepared": 2,
-        "keep_texts": 11.0,
+        "keep_texts": 11.0, "timeout": 12.0,
     }  # fmt: skip
     run_ = {"threads": 3, "memory": 1.5, "allow_insecure": True, "device": "opencl"}
     monkeypatch.setattr(https, "device_of", lambda settings: f"{settings.run.device}:0")
-    limits = https._limits(read_settings(line={"service": given, "run": run_}))
+    more = {"run": run_, "two_party": {"bandwidth": 5.0}}
+    limits = https._limits(read_settings(line={"service": given, **more}))
     usual = Limits(Path("."), clock=limits.clock)
     same = {each.name for each in fields(Limits) if getattr(limits, each.name) == getattr(usual, each.name)}
     assert same == {"clock", "origins", "hosts", "lasting", "documents"}  # documents: of [plan]
     assert (limits.kept, limits.least_rate, limits.most_keys) == (6 * 3600.0, 10e3, 3 * 10**9)
+    assert (limits.silence, limits.bits_per_second) == (12.0, 5e6)
     monkeypatch.undo()
     plain = https._limits(read_settings(line={"service": {"data": "."}}))
     assert replace(plain, clock=limits.clock) == usual, "defaults are those of the settings"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from test_cli import run
 
 import tacita.gateway
 from tacita.cli.options import variables
+from tacita.gateway.app import Gateway
+from tacita.plans.wire import Model, Models
+from tacita.progress import silent
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "[::]", "models.example"])
@@ -43,3 +49,32 @@ def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TACITA_NETWORK__INSECURE_PLAIN_TCP", "true")
     status, _, err = run("gateway", "--connect", "127.0.0.1:1", "--listen", "127.0.0.1:0")
     assert status == 2 and err.startswith("error: ") and "127.0.0.1:1" in err and len(err.splitlines()) == 1
+
+
+def test_a_scheme_that_is_named_writes_where_it_is_offered() -> None:
+    def model(name: str, task: str, *schemes: str) -> Model:
+        numbers = {"plan": "0" * 64, "batch": 1, "tokens": 16, "seconds": 1.0}
+        offers = [{"scheme": each, "connected": each == "bumblebee", **numbers} for each in schemes]
+        row = {"name": name, "task": task, "problem": "single_label", "labels": (), "offers": offers}
+        return Model.model_validate(row)
+
+    writers = model("a", "next", "bumblebee", "thor"), model("b", "next", "bumblebee")
+    rows = (*writers, model("c", "text", "thor"))
+    models, asked = Models(release="0", signer="0" * 64, models=rows), list[tuple[str, str | None]]()
+
+    async def listed() -> Models:
+        return models
+
+    async def opened(verbs: list[str], name: str, scheme: str | None, **_: Any) -> Any:
+        asked.append((name, scheme))
+        return SimpleNamespace(front=object())
+
+    def schemes(named: str | None) -> list[str | None]:
+        gateway, pairs = Gateway(listed, opened, named, silent), [("generate", "a"), ("generate", "b")]
+        asked.clear()
+        for verb, name in [*pairs, ("embed", "c")]:
+            asyncio.run(gateway.session(verb, name))
+        return [scheme for _, scheme in asked]
+
+    assert schemes("thor") == ["thor", None, "thor"]
+    assert schemes(None) == [None, None, None] and schemes("auto") == [None, None, "auto"]

@@ -78,7 +78,8 @@ Exact = Annotated[
     {
         "plan": ("model", "pooling", "scheme", "packing", "tokens", "preset", "texts"),
         "run": ("backend", "threads", "device", "work", "allow_insecure"),
-    }
+    },
+    {"plan": ("functions", "inputs", "objective", "prices", "link"), "run": ("memory",)},
 )
 def run(
     data: Data,
@@ -119,7 +120,7 @@ def run(
     processes = min(processes or (1 if encrypted else run.threads or all_threads()), len(inputs))
     with nullcontext(run.work) if run.work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
         how: dict[str, Any] = {"allow_insecure": run.allow_insecure, "device": run.device}
-        place = Place(Path(folder), run.threads, keep_key=True, **how)
+        place = Place(Path(folder), run.threads, run.memory, keep_key=True, **how)
         measure = Measure(plan, options, backend, place, ablation)
         journal = Journal.beside(json, measure.digest(checkpoint))
         rows = journal.rows(inputs)

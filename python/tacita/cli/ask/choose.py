@@ -17,7 +17,7 @@ from rich.table import Table
 from tacita import api
 from tacita.api import PlanRequest
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, out, progress, reporting, say, several, shown, size
+from tacita.cli.console import duration, finite, out, progress, reporting, say, several, shown, size
 from tacita.cli.options import Json, load_model, option, plan_request, taking
 from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.plan import Plan
@@ -33,9 +33,13 @@ OTHERWISE = {
 }
 TOO_DEAR = "no scheme of ours does it within these limits: loosen them, or trust a chip maker (TEE)"
 UNPROMISED = "no scheme of ours promises this: compute on a machine of your own"
+LEAST: Any = {"min": 0.0, "callback": finite}  # of limits
 
 
-@taking({"plan": ("model", "tokens", "inputs", "link", "preset", "texts")}, {"plan": ("prices",)})
+@taking(
+    {"plan": ("model", "tokens", "inputs", "link", "preset", "texts")},
+    {"plan": ("pooling", "functions", "reveal", "gap", "prices")},
+)
 def choose(
     settings: Settings,
     trust: Annotated[Trusted, option("--trust", help="Who may see the text (default: nobody).")] = "nobody",
@@ -50,10 +54,10 @@ def choose(
         bool, typer.Option("--post-quantum", help="Texts of today must outlast quantum computers to come.")
     ] = False,
     seconds: Annotated[
-        float | None, option("--seconds", help="Most seconds until the last answer, keys included.", min=0.0)
+        float | None, option("--seconds", help="Most seconds until the last answer, keys included.", **LEAST)
     ] = None,
     megabytes: Annotated[
-        float | None, option("--megabytes", help="Most MB that are sent in all, keys included.", min=0.0)
+        float | None, option("--megabytes", help="Most MB that are sent in all, keys included.", **LEAST)
     ] = None,
     json: Json = None,
 ) -> None:

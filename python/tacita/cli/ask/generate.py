@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from tacita import api
-from tacita.cli.ask.remote import NETWORK, expectation, is_service, open_session, service_of
+from tacita.cli.ask.remote import CONNECTED, NETWORK, expectation, is_service, open_session, service_of
 from tacita.cli.columns import Line, admitted, read_lines
 from tacita.cli.console import (
     INCOMPLETE,
@@ -32,7 +32,7 @@ from tacita.cli.console import (
     size,
     write_report,
 )
-from tacita.cli.options import Json, TextFile, model_folder, option, read_texts, taking
+from tacita.cli.options import Json, TextFile, model_folder, option, read_prices, read_texts, taking
 from tacita.cli.service.port import (
     cost_line,
     dial_server,
@@ -66,8 +66,8 @@ LINE = {
     "network": ("connect", "trust", "prepared"),
 }
 FILE = {
-    "plan": ("gap", "link"),
-    "run": ("threads", "device", "allow_insecure", "show_anyway", "seed"),
+    "plan": ("gap", "link", "functions", "packing", "prices"),
+    "run": ("threads", "device", "memory", "allow_insecure", "show_anyway", "seed"),
     "network": NETWORK,
 }
 
@@ -152,7 +152,7 @@ class Session:
     alone: bool = False
 
 
-@taking(LINE, FILE)
+@taking(LINE, FILE, CONNECTED)
 def run(
     *,
     prompt: Annotated[
@@ -257,10 +257,12 @@ def _request(settings: Settings, max_tokens: int, stops: tuple[str, ...], choice
     require_device(run.device, connect and "--connect", backend != REAL and f"--backend {backend}")
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
-    more: dict[str, Any] = {"cache": plan.cache, "show_anyway": run.show_anyway, "device": run.device}
-    request = replace(request, reveal=plan.reveal, gap=plan.gap, **more)
-    here = request.on_ciphertexts and not connect
-    return replace(request, prices=prices_here(plan.preset)) if here else request
+    more = {name: getattr(plan, name) for name in ("cache", "reveal", "gap", "functions", "packing")}
+    more |= {name: getattr(run, name) for name in ("show_anyway", "device", "threads", "memory")}
+    request = replace(request, **more)
+    if connect or not request.on_ciphertexts:
+        return request
+    return replace(request, prices=read_prices(plan.prices) or prices_here(plan.preset))
 
 
 def _show_all(tokens: Texts, request: Request, json: Path | None, by: Session | None = None) -> int:

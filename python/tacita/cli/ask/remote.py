@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tacita.cli.columns import Line, admitted
 from tacita.cli.console import duration, progress, reporting, say, several, shown, size, warn, write_report
+from tacita.cli.options import Without
 from tacita.cli.report import Outcome, Result, brackets, summary_of, text_of
 from tacita.cli.service.port import (
     cost_line,
@@ -30,7 +31,8 @@ from tacita.client.connected import RenewableSession
 from tacita.client.http.trust import is_url
 from tacita.data import DEFAULT_MODEL
 from tacita.errors import InputError, TacitaError
-from tacita.plans.scheme import PlanHeader
+from tacita.plans.commitment import link_of
+from tacita.plans.scheme import AUTO, BUMBLEBEE, PlanHeader
 from tacita.plans.wire import Offer
 from tacita.resources import peak_memory_gb
 from tacita.settings import Settings
@@ -48,6 +50,17 @@ MOST = 4096  # bytes of a token
 OF_A_PORT = ("name", "certificate", "key", "insecure_plain_tcp", "profile")  # settings
 # settings of a server that only a file has
 NETWORK = (*OF_A_PORT, "fingerprint", "timeout", "token_file")
+# options that a server decides: of any, and of a port, which has one model and one scheme
+CONNECTED = Without(
+    ("tokens", "preset", "texts", "backend"),
+    lambda settings, _: settings.network.connect,
+    "with --connect: the server decides",
+)
+AT_A_PORT = Without(
+    ("model", "scheme"),
+    lambda settings, _: not is_url(settings.network.connect or "https://"),
+    "with --connect HOST:PORT: the server has one",
+)
 
 
 @dataclass(frozen=True)
@@ -217,6 +230,8 @@ class _Port:
 
 @contextmanager
 def _by_port(question: Question, settings: Settings) -> Iterator[_Port]:
+    if (scheme := settings.plan.scheme) not in (None, AUTO, BUMBLEBEE):
+        raise InputError(f"[plan] scheme {scheme} at a port", hint=f"it has {BUMBLEBEE} alone")
     greet = partial(open_client, link=settings.plan.link)
     session = RenewableSession(lambda: dial_server(settings), greet)
     try:
@@ -250,13 +265,14 @@ def service_of(settings: Settings) -> Service:
 
 def how_of(settings: Settings) -> How:
     """Returns the keywords of a connection to the service that the settings name. Raises InputError."""
-    network, run = settings.network, settings.run
+    network, run, link = settings.network, settings.run, settings.plan.link
     return {
         "token": token_of(network.token_file),
         "trust": network.trust,
         "fingerprint": network.fingerprint,
         "timeout": network.timeout,
         "prepared": network.prepared,
+        "link": link_of(link) if link else None,
         "threads": run.threads,
         "allow_insecure": run.allow_insecure,
     }

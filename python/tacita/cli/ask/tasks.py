@@ -20,9 +20,9 @@ from rich.table import Table
 
 from tacita.checkpoint.documents import document_names
 from tacita.cli.ask.core import ask, question_of
-from tacita.cli.ask.remote import NETWORK, Question
+from tacita.cli.ask.remote import AT_A_PORT, CONNECTED, NETWORK, Question
 from tacita.cli.columns import Line
-from tacita.cli.console import out, say, several, shown
+from tacita.cli.console import out, require_writable, say, several, shown
 from tacita.cli.options import Json, Pair, TextFile, option, taking
 from tacita.cli.report import Outcome, text_of
 from tacita.errors import FileError, InputError
@@ -40,7 +40,7 @@ LINE: Keys = {
     "network": ("connect", "trust"),
 }
 ALL: Keys = {
-    "plan": (*LINE["plan"], "pooling", "packing", "objective", "functions", "nearest", "link"),
+    "plan": (*LINE["plan"], "pooling", "packing", "objective", "functions", "nearest", "link", "prices"),
     "run": (*LINE["run"], "threads", "device", "memory", "work", "allow_insecure", "show_anyway"),
     "network": (*LINE["network"], "prepared", *NETWORK),
     "ray": ("address", "nodes", "cores"),
@@ -52,7 +52,7 @@ def _asking(**more: Sequence[str]) -> Callable[[Callable[..., None]], Callable[.
     """Decorates a command that asks a model. more: settings on its line besides those of all, by section."""
     line = {section: (*LINE.get(section, ()), *more.get(section, ())) for section in ALL}
     file = {section: tuple(n for n in names if n not in line[section]) for section, names in ALL.items()}
-    return taking(line, file)
+    return taking(line, file, CONNECTED, AT_A_PORT)
 
 
 def _words(metavar: str, meaning: str) -> typer.models.ArgumentInfo:
@@ -92,6 +92,7 @@ def embed(
     """Turn texts into vectors, with a model that has no classifier."""
     if output and output.suffix not in SUFFIXES:
         raise InputError(f"--output {output}: neither .npy nor .json", hint="name the file by its format")
+    require_writable(output, index)
     outcome = ask(question_of("embed", words, file, pair=pair), settings, json)
     if output:
         write_vectors(output, outcome)

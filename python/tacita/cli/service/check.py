@@ -9,15 +9,14 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import typer
 
 from tacita.cli.console import say, shown, size
-from tacita.cli.options import load_model, plan_request
-from tacita.cli.service.https import Served, one_model, require_serving, served
+from tacita.cli.options import load_model
+from tacita.cli.service.https import Served, one_model, request_for, require_serving, served
 from tacita.cli.service.identity import beyond_loopback, certificate_names
 from tacita.cli.service.port import address, identity_of
 from tacita.errors import InputError, TacitaError
@@ -148,9 +147,9 @@ def _model(settings: Settings, model_: Served) -> str:
     model, data = load_model(options), settings.service.data
     if not settings.service.https or data is None:
         return str(model.name)
-    from tacita.server.core.offers import FOLDER, kept_plan, public_name
+    from tacita.server.core.offers import FOLDER, kept_plan, public_name, request_under
 
-    folder, request = data / FOLDER / public_name(name or model.name), plan_request(options)
-    plans = {each: kept_plan(model, replace(request, scheme=each), folder / each) for each in schemes}
+    folder, request = data / FOLDER / public_name(name or model.name), request_for(settings, options, schemes)
+    plans = {each: kept_plan(model, request_under(request, each), folder / each) for each in schemes}
     lines = (f"{each} {'is kept' if plan else 'is to be planned'}" for each, plan in plans.items())
     return f"{model.name}: {', '.join(lines)}"

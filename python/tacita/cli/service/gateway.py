@@ -14,7 +14,7 @@ from tacita import api
 from tacita.cli.ask.core import own_server
 from tacita.cli.ask.remote import NETWORK, how_of, is_service, token_of
 from tacita.cli.console import err, progress, say, shown
-from tacita.cli.options import load_model, plan_request, taking
+from tacita.cli.options import Without, load_model, plan_request, taking
 from tacita.cli.service.identity import beyond_loopback, show_listening
 from tacita.cli.service.port import address, dial_server, identity_of
 from tacita.client.calls import Meter, in_thread
@@ -22,6 +22,7 @@ from tacita.client.connect import connect_async
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.extras import needing
+from tacita.plans.commitment import link_of
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import raise_descriptors, require_device
 from tacita.settings import TIMEOUT, Keys, Settings
@@ -37,15 +38,21 @@ LINE: Keys = {
     "gateway": ("listen", "api_key_file"),
 }
 FILE: Keys = {
+    "plan": ("pooling", "begin", "link"),
     "run": ("threads", "device", "allow_insecure"),
     "network": ["prepared", *(name for name in NETWORK if name != "token_file")],
     "service": ("certificate", "key"),
     "gateway": ("calls",),
 }
 SLOWEST = 1000.0  # bytes a second at which answers must be read
+OWN = Without(
+    ("model", "tokens", "texts"),
+    lambda settings, _: settings.network.connect,
+    "with --connect: the server has its own",
+)
 
 
-@taking(LINE, FILE)
+@taking(LINE, FILE, OWN)
 def run(settings: Settings) -> None:
     """Serve OpenAI's clients of this machine: embeddings, completions, chats, reranking. The server behind
     --connect sees none of it; without --connect both sides run here, to try it."""
@@ -117,8 +124,9 @@ async def _port(settings: Settings) -> AsyncIterator[Asked]:
     from tacita.client.connected import at_port
     from tacita.client.offers import choose
 
+    link = link_of(settings.plan.link) if settings.plan.link else None
     session, models = await in_thread(
-        lambda _: at_port(partial(dial_server, settings), settings.network.prepared)
+        lambda _: at_port(partial(dial_server, settings), settings.network.prepared, link)
     )
 
     async def list_models() -> Models:

@@ -19,8 +19,11 @@ from tacita.cli.service.identity import beyond_loopback, show_listening
 from tacita.cli.service.port import address
 from tacita.errors import InputError
 from tacita.extras import needing
+from tacita.planning.options import CACHING
+from tacita.planning.request import PlanRequest
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.plan import Plan
-from tacita.plans.scheme import BUMBLEBEE, NAMES
+from tacita.plans.scheme import BUMBLEBEE, NAMES, SCHEMES
 from tacita.resources import (
     CPU,
     GB,
@@ -45,13 +48,13 @@ if TYPE_CHECKING:
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 OF_HTTPS = (
-    *("data", "anybody", "proxy", "keep_keys", "keep_texts", "most_keys", "origin"),
+    *("data", "schemes", "anybody", "proxy", "keep_keys", "keep_texts", "most_keys", "origin"),
     *("waiting", "keep_answers", "streams", "calls", "patience", "least_rate", "traces"),
 )
 OF_A_PORT = {
     "plan": ("scheme", "pooling"),
-    "service": ("client_ca", "max_texts", "once"),
-    "two_party": ("hidden_embeddings",),
+    "service": ("client_ca", "max_texts", "once", "host", "port", "clients_per_address"),
+    "two_party": ("hidden_embeddings", "insecure_any_client", "max_texts_per_key"),
 }
 
 
@@ -60,25 +63,34 @@ def require_serving(settings: Settings) -> None:
     for values that cannot be."""
     service = settings.service
     device_of(settings)
+    if service.client_ca and service.insecure_plain_tcp:
+        what = "serve: --client-ca with --insecure-plain-tcp admits everybody"
+        raise InputError(what, hint="certificates are shown over TLS: --certificate or --new-certificate")
     if service.https is None:
         for name in OF_HTTPS:
             if name in service.model_fields_set:
                 raise InputError(f"serve: [service] {name} is for --https", hint="--https HOST:PORT")
         if settings.plan.cache:
             raise InputError("serve: [plan] cache without --https", hint="two parties keep rows anyway")
+        if settings.ray.address:
+            raise InputError("serve: --ray without --https", hint="two parties compute on this machine")
         return
     for section, names in OF_A_PORT.items():
+        options = getattr(settings, section)
         for name in names:
-            if getattr(getattr(settings, section), name):
+            if getattr(options, name) != type(options).model_fields[name].default:
                 hint = "--schemes, and `tacita token` for limits"
                 raise InputError(f"serve: [{section}] {name} is not for --https", hint=hint)
     if settings.plan.documents and set(service.schemes) != {BUMBLEBEE}:
         raise InputError("serve: --documents with --https", hint=f"two parties search: --schemes {BUMBLEBEE}")
     for name, table in settings.models.items():
-        if ports := table.model_fields_set & {*OF_A_PORT["plan"]}:
-            raise InputError(f"serve: [models.{name}] {min(ports)} is not for --https", hint="schemes = ...")
+        if ports := table.model_fields_set & {*OF_A_PORT["plan"], "documents"}:
+            hint = "schemes = ..., and --documents for the one model of a service"
+            raise InputError(f"serve: [models.{name}] {min(ports)} is not for --https", hint=hint)
     if service.data is None:
         raise InputError("serve: --https needs a folder for keys and requests", hint="--data FOLDER")
+    if not service.schemes:
+        raise InputError("serve: no schemes", hint=f"of {', '.join(NAMES)}")
     for address_ in service.proxy:
         _ip_address(address_)
     for scheme in service.schemes:
@@ -190,6 +202,8 @@ def _limits(settings: Settings) -> Limits:
         allow_insecure=run.allow_insecure,
         sessions=service.clients,
         prepared=service.prepared,
+        silence=service.timeout,
+        bits_per_second=1e6 * settings.two_party.bandwidth,
         drain=service.drain,
         proxies=tuple(map(_ip_address, service.proxy)),
         documents=settings.plan.documents,
@@ -291,6 +305,17 @@ def served(settings: Settings) -> Iterator[Served]:
         yield name, plan.model_copy(update=changes), tuple(dict.fromkeys(table.schemes or schemes))
 
 
+def request_for(settings: Settings, plan: PlanOptions, schemes: Sequence[str]) -> PlanRequest:
+    """Returns the plan request of a model, under the first of its schemes that has what it asks for, if one
+    has, and over the link that is named. Raises what `plan_request` raises."""
+    packed = [each for each in schemes if each in SCHEMES and plan.packing in SCHEMES[each].packings]
+    caching = [each for each in schemes if each == CACHING]
+    scheme = next(iter(caching if plan.cache else packed), schemes[0])
+    request, party = plan_request(plan.model_copy(update={"scheme": scheme})), settings.two_party
+    named = "bandwidth" in party.model_fields_set
+    return replace(request, link=LinkSpeed(1e6 * party.bandwidth, 0.0) if named else None)
+
+
 def one_model(settings: Settings) -> Settings:
     """Returns the settings of a port or a search, with its one model. Raises InputError for several."""
     if len(models := list(served(settings))) > 1:
@@ -307,7 +332,8 @@ def offers_of_all(settings: Settings, *, on_nodes: bool) -> Offers:
     data, each = settings.service.data, []
     assert data is not None  # `require_serving` saw it
     for name, plan, schemes in served(settings):
-        model, source, request = load_model(plan), resolve(plan.model or DEFAULT_MODEL), plan_request(plan)
+        model, source = load_model(plan), resolve(plan.model or DEFAULT_MODEL)
+        request = request_for(settings, plan, schemes)
         silent, insecure = settings.service.keep_texts * MINUTE, settings.run.allow_insecure
         make = partial(offers_of, name=name, silent=silent)
         with progress(f"plan {name}".strip()) as report:

@@ -34,7 +34,7 @@ from tacita.server.connections import bound_socket, listen, renewing
 from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
 from tacita.server.sessions.messages import Ended, SessionSpec
 from tacita.server.sessions.supervisor import Sessions
-from tacita.settings import Settings
+from tacita.settings import ServiceOptions, Settings, TwoPartyOptions
 from tacita.two_party.limits import LONGEST_SAFE, Limits, limits_of
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Identity, share_threads
@@ -46,35 +46,15 @@ LINE = {
         *("client_ca", "insecure_plain_tcp", "anybody", "max_texts"),
     ),
 }
-FILE = {
-    "plan": ("model", "pooling", "nearest", "titles", "preset", "begin", "reveal", "gap", "cache"),
+FILE = {  # of a service all keys that are not on the line
+    "plan": (
+        *("model", "pooling", "nearest", "titles", "preset", "begin", "reveal", "gap", "cache"),
+        *("packing", "functions", "inputs", "prices"),
+    ),
     "run": ("threads", "device", "memory", "allow_insecure"),
     "ray": ("address", "nodes", "cores"),
-    "service": (
-        *(
-            "host",
-            "clients",
-            "clients_per_address",
-            "prepared",
-            "timeout",
-            "once",
-            "keep_keys",
-            "most_keys",
-            "proxy",
-        ),
-        *(
-            "origin",
-            "waiting",
-            "keep_answers",
-            "streams",
-            "calls",
-            "patience",
-            "least_rate",
-            "traces",
-            "drain",
-        ),
-    ),
-    "two_party": ("hidden_embeddings", "insecure_any_client", "max_texts_per_key", "bandwidth"),
+    "service": tuple(name for name in ServiceOptions.model_fields if name not in LINE["service"]),
+    "two_party": tuple(TwoPartyOptions.model_fields),
 }
 
 
@@ -139,7 +119,7 @@ def indexed(settings: Settings, folder: Path) -> Settings:
 def _plan(settings: Settings) -> TwoPartyPlan:
     party = settings.two_party
     request = replace(
-        plan_request(settings.plan),
+        plan_request(settings.plan.model_copy(update={"packing": None})),  # two parties fill no slots
         scheme=BUMBLEBEE,
         embeddings="hidden" if party.hidden_embeddings else "published",
         link=LinkSpeed(1e6 * party.bandwidth, 0.0),

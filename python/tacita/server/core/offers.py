@@ -27,6 +27,7 @@ from tacita.plans.envelope import most_bytes
 from tacita.plans.files import Workdir, write_text
 from tacita.plans.plan import Plan
 from tacita.plans.prices.formulas import file_bytes
+from tacita.plans.scheme import AUTO, BUMBLEBEE, SCHEMES
 from tacita.schemes import base
 from tacita.schemes.base import AnyPlan, Report
 from tacita.schemes.registry import scheme_of
@@ -111,8 +112,8 @@ def offers_of(
         hint = f"--schemes {CACHING}, or no [plan] cache"
         raise InputError(f"{name}: a cache without {CACHING}", hint=hint)
     for scheme in schemes:
-        folder, cache = data / FOLDER / name / scheme, request.cache and scheme == CACHING
-        plan = _plan(model, replace(request, scheme=scheme, cache=cache), folder, report)
+        folder = data / FOLDER / name / scheme
+        plan = _plan(model, request_under(request, scheme), folder, report)
         if isinstance(plan, Plan):
             engine.require_secure(plan.parameters, allow_insecure=insecure)
         offer = _offer(plan, model, folder, silent)
@@ -127,6 +128,15 @@ def offers_of(
         offers=tuple(o.offer.model_copy(update=task) for o, task in zip(named.values(), tasks, strict=True)),
     )
     return Offers(named, (entry,))
+
+
+def request_under(request: PlanRequest, scheme: str) -> PlanRequest:
+    """Returns the plan request of one of a model's schemes. Rows are kept, packings named and links reckoned
+    with where the scheme has them. Raises InputError for a name that there is not."""
+    packings = (AUTO, *SCHEMES[scheme].packings) if scheme in SCHEMES else (AUTO,)
+    packing = request.packing if request.packing in packings else None
+    cache, link = request.cache and scheme == CACHING, request.link if scheme == BUMBLEBEE else None
+    return replace(request, scheme=scheme, packing=packing, cache=cache, link=link)
 
 
 def together(each: Sequence[Offers]) -> Offers:

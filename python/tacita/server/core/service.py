@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import Any
 
 from tacita.errors import RefusedError
 from tacita.extras import needing
@@ -131,9 +132,9 @@ class Service:
         clock, threads = settings.clock, settings.threads
         if offered.offer.connected:
             of = threads, settings.sessions, offered.plan.hash
-            session = SessionSpec(
-                model, offered.source, plan, *of, documents=settings.documents, prepared=settings.prepared
-            )
+            names = ("documents", "prepared", "silence", "bits_per_second")
+            more: dict[str, Any] = {name: getattr(settings, name) for name in names}
+            session = SessionSpec(model, offered.source, plan, *of, **more)
             self.sessions[model] = Sessions(session, clock)
             return
         spec = WorkerSpec(

@@ -19,7 +19,9 @@ from tacita.errors import FileError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.files import replacing
 from tacita.resources import CPU
+from tacita.server.sessions.messages import SILENCE
 from tacita.server.store.tables import Quota
+from tacita.two_party.server import BITS_PER_SECOND
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -31,11 +33,11 @@ class Settings:
     """How a service runs. data: the folder of everything that the server keeps, for it alone. anybody:
     the quota of each caller without a token; None: there are none. documents: an index that two parties
     search. memory: GB of each worker; device: what it evaluates on. waiting: requests that a scheme's queue
-    holds. sessions: of two parties at the same time; prepared: texts that one of these prepares. drain:
-    seconds that running requests get to end after SIGTERM. kept: seconds that an answer waits. keep_keys:
-    seconds that keys stay without being used. silent: seconds without a request after which the rows of a
-    text go. most_keys: bytes of all keys; None: what the disk has. patience: seconds of silence in a body;
-    least_rate: bytes a second that it must come with. streams: of events that a client may hold.
+    holds. sessions: of two parties at the same time; prepared, silence, bits_per_second: see `SessionSpec`.
+    drain: seconds that running requests get to end after SIGTERM. kept: seconds that an answer waits.
+    keep_keys: seconds that keys stay without being used. silent: seconds without a request after which the
+    rows of a text go. most_keys: bytes of all keys; None: what the disk has. patience: seconds of silence in
+    a body; least_rate: bytes a second that it must come with. streams: of events that a client may hold.
     address_per_minute: calls without a valid token that one address may make. proxies: addresses whose
     X-Forwarded-For is believed. origins: of pages that may call beside the server's own. hosts: names that
     callers may use for it, None for any. lasting: whether browsers may be told to insist on TLS. traces: URL
@@ -51,6 +53,8 @@ class Settings:
     waiting: int = 64
     sessions: int = 4
     prepared: int = 4
+    silence: float = SILENCE
+    bits_per_second: float = BITS_PER_SECOND
     drain: float = 20.0
     kept: float = DAY
     keep_keys: float = 30 * DAY

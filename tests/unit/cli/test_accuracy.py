@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from tacita.approx.fit import FitError
 from tacita.approx.spec import from_dict
 from tacita.blocks.weights import Weights
 from tacita.cli import main
-from tacita.cli.ask.accuracy import language, regression, scores, summary
+from tacita.cli.ask.accuracy import ENTROPIES, MEASURED, language, regression, scores, summary
 from tacita.cli.ask.measure import Row, of_words
 from tacita.cli.columns import read_labelled
 from tacita.errors import InputError
@@ -211,27 +212,27 @@ def test_images_have_labels_and_top_three(tmp_path: Path, how: tuple[str, str]) 
 
 @pytest.mark.parametrize("how", [("bumblebee", "sim", 8, 10), ("thor", "plain", 16, 3)])
 def test_a_decoder_has_a_perplexity_beside_the_float_models(
-    tmp_path: Path, how: tuple[str, str, int, int]
+    tmp_path: Path, how: tuple[str, str, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each token by those before it, at most as many as the plan has, as floats say that remember rows."""
+    monkeypatch.setitem(MEASURED, "next", rows := Mock(side_effect=language))
     scheme, backend, tokens, count = how
     model, text, report = tacita.load("austen-tiny"), tmp_path / "text.txt", tmp_path / "report.json"
     text.write_text("Emma could not be happy, and she knew it very well indeed.\n")
     ids = ids_of(model, "Emma could not be happy, and she knew it very well indeed.", begun=False)
     options = ["--model", "austen-tiny", "--data", str(text), "--tokens", str(tokens)]
-    (tmp_path / "few.txt").write_text(
-        "\n".join(["Emma", "She could not be very happy.", "It was not well known."])
-    )
+    (tmp_path / "few.txt").write_text("Emma\nShe could not be very happy.\nIt was not well known.")
     options += ["--preset", "insecure_toy_n12", "--limit", str(count), "--scheme", scheme]
     options += ["--texts", str(tmp_path / "few.txt")]
     here = ["--backend", backend, "--processes", "1", "--json", str(report)]
     status, err = tacita_command("accuracy", *options, *here)
     assert status == 0, err
     figures, entropies, right = json.loads(report.read_text()), list[float](), list[bool]()
-    for at in range(2, count + 2):  # behind the first of the text, which stands behind one of the model's
+    for at, row in enumerate(rows.call_args.args[0], 2):  # behind the first, which stands behind the model's
         before = ids[:at] if at <= tokens else [ids[0], *ids[at - tokens + 1 : at]]
         logits = Floats(model).logits(before)[0]
-        entropies.append(float(np.log(np.exp(logits).sum()) - logits[ids[at]]))
+        if not row.empty:
+            entropies.append(float(np.log(np.exp(logits).sum()) - logits[ids[at]]))
         right.append(bool(logits.argmax() == ids[at]))
     assert figures["matches"] + figures["mismatches"] == figures["sentences"] == count
     assert figures["reference_cross_entropy"] == pytest.approx(np.mean(entropies))
@@ -373,6 +374,15 @@ def test_an_answer_that_failed_its_checks_is_no_label_and_has_no_error() -> None
     words = Row(3, (-1.0,) * 4, (-1.0,) * 4, 0.1, 1, empty=True)
     assert (language([words])["accuracy"], language([words])["matches"]) == (0.0, 0)
     assert scores(np.full((1, 4), np.nan), np.zeros(1))["top3"] == 0.0
+
+
+def test_a_word_whose_answer_failed_its_checks_has_no_entropy() -> None:
+    """Both sides' entropies are of the same words."""
+    row = Row(3, (-1.0,) * 4, (-1.5,) * 4, 0.1, 0)
+    lost = replace(row, reference=(-3.0,) * 4, logits=(-90.0,) * 4, empty=True)
+    named = [[each[name] for name in ENTROPIES] for each in (language([row, lost]), language([lost]))]
+    assert named == [pytest.approx([1.5, 1.0, np.exp(1.5), np.exp(1.0)]), [None] * 4]
+    assert language([lost, row])["cross_entropy_difference"] == pytest.approx(0.5)
 
 
 def test_what_is_without_an_answer_is_said_beside_what_the_plan_expects(

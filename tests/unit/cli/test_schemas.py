@@ -14,6 +14,8 @@ from test_cli import run
 
 from tacita.cli import demo
 from tacita.cli.app import app, main
+from tacita.cli.ask.accuracy import language
+from tacita.cli.ask.measure import Row
 from tacita.cli.ask.schemas import SCHEMAS, schema_of
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -76,7 +78,10 @@ def test_other_reports_have_their_schema(
     model = ["--model", str(write_folder(make_random_checkpoint(layers=1), tmp_path / "model"))]
     (tmp_path / "data.tsv").write_text("sentence\tlabel\na fine film\t1\nbad\t0\nworse\n")
     data = ["--data", str(tmp_path / "data.tsv"), "--backend", "plain"]
-    assert reported(capsys, "accuracy", *model, *data, *toy)["rejected"]
+    measured = reported(capsys, "accuracy", *model, *data, *toy)
+    assert measured["rejected"]
+    lost = Row(3, (-1.0,) * 4, (-1.0,) * 4, 0.1, 1, empty=True)  # a word, the only one
+    check("accuracy", measured | language([lost]))
     for scheme in ("thor", "bumblebee"):
         reported(capsys, "estimate", *model, "--scheme", scheme, "--inputs", "3", *toy)
     reported(capsys, "generate", "Emma could", "--max-tokens", "2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Sequence
@@ -48,10 +47,11 @@ Data = Annotated[
     ),
 ]
 SHARES = ("accuracy", "reference_accuracy", "top3", "reference_top3", "agreement")
+ENTROPIES = ("cross_entropy", "reference_cross_entropy", "perplexity", "reference_perplexity")
 SCORES = (
     *("f1", "reference_f1", "macro_f1", "reference_macro_f1", "matthews", "reference_matthews"),
     *("correlation", "reference_correlation", "correlation_with_reference"),
-    *("cross_entropy", "reference_cross_entropy", "perplexity", "reference_perplexity"),
+    *ENTROPIES,
 )
 Array = npt.NDArray[np.float64]
 Limit = Annotated[int, typer.Option("--limit", help="Stop after so many inputs (0: all).", min=0)]
@@ -93,8 +93,8 @@ def run(
     """Measure accuracy, agreement with the float model and the error of the logits; of a decoder perplexity.
 
     Lines that are malformed or over the limit are named and left out; the exit status is then 1. An answer
-    that failed its checks is no label, so a wrong one, and has no error. With --json a run that was cut off
-    goes on where it stopped, by the rows beside that file.
+    that failed its checks is no label, so a wrong one, and has neither error nor entropy. With --json a run
+    that was cut off goes on where it stopped, by the rows beside that file.
     """
     run, request = settings.run, plan_request(settings.plan)
     options = settings.plan.model_copy(
@@ -260,17 +260,17 @@ def _matches(ours: Array, wanted: Array) -> dict[str, Any]:
 
 
 def language(rows: Sequence[Row]) -> dict[str, Any]:
-    """Returns cross entropies in nats a token, perplexities, their difference from float, how often the
-    likeliest word is the right one and how often both sides' is the same, and errors."""
-    sides = {"": np.array([r.logits for r in rows]), "reference_": np.array([r.reference for r in rows])}
-    labels = {"": _labels(_logits(rows)), "reference_": _labels(sides["reference_"])}
-    figures = dict[str, Any]()
-    for side, words in sides.items():
-        entropy = float(-words[:, 0].mean())
-        figures |= {f"{side}cross_entropy": entropy, f"{side}perplexity": math.exp(entropy)}
-        figures[f"{side}accuracy"] = float(np.mean(labels[side] == 0))
-    figures["cross_entropy_difference"] = figures["cross_entropy"] - figures["reference_cross_entropy"]
-    return figures | _matches(*labels.values()) | _errors(rows)
+    """Returns how often the likeliest word is right and how often both sides' is the same, and errors; of the
+    answers that passed their checks cross entropies in nats a token and perplexities, None without any."""
+    sides = {"": _logits(rows), "reference_": np.array([row.reference for row in rows])}
+    labels = {side: _labels(words) for side, words in sides.items()}
+    figures: dict[str, Any] = {f"{side}accuracy": float(np.mean(each == 0)) for side, each in labels.items()}
+    figures |= dict.fromkeys((*ENTROPIES, "cross_entropy_difference")) | _matches(*labels.values())
+    if passed := [(row.logits[0], row.reference[0]) for row in rows if not row.empty]:
+        ours, wanted = -np.mean(passed, axis=0)
+        figures |= zip(ENTROPIES, map(float, (ours, wanted, np.exp(ours), np.exp(wanted))), strict=True)
+        figures["cross_entropy_difference"] = float(ours - wanted)
+    return figures | _errors(rows)
 
 
 def scores(logits: Array, labels: Array) -> dict[str, float]:

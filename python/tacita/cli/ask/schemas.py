@@ -157,9 +157,9 @@ _MEASURED = {
     int: "sentences warnings empty tokens calibrated_on processes resumed matches? mismatches?",
     list[str]: "exact",
     float: "seconds_per_sentence peak_rss_gb accuracy? reference_accuracy? agreement? macro_f1? matthews? "
-    "f1? reference_macro_f1? reference_matthews? reference_f1? top3? reference_top3? cross_entropy? "
-    "reference_cross_entropy? cross_entropy_difference? perplexity? reference_perplexity?",
-    MAYBE: "max_abs_error mean_abs_error correlation? reference_correlation? correlation_with_reference?",
+    "f1? reference_macro_f1? reference_matthews? reference_f1? top3? reference_top3?",
+    MAYBE: "max_abs_error mean_abs_error correlation? reference_correlation? correlation_with_reference? "
+    "cross_entropy? reference_cross_entropy? cross_entropy_difference? perplexity? reference_perplexity?",
     Parameters | None: "parameters",
     Rows: "rejected",
 }

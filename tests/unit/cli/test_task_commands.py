@@ -19,11 +19,12 @@ from tacita.checkpoint.documents import with_documents
 from tacita.checkpoint.reference import reference
 from tacita.cli.ask.tasks import read_context, write_vectors
 from tacita.cli.columns import Line
+from tacita.cli.console import UNTRUSTED
 from tacita.cli.report import Outcome, Result
 from tacita.errors import FileError, InputError
 from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import embed
-from tacita.texts.vectors import Embedding, Index, Search
+from tacita.texts.vectors import Embedding, Index, Search, search
 
 DOCUMENTS = ["a fine film", "the plot is dull", "never boring , very good", "bad film", "is it a good plot"]
 TOY: dict[str, Any] = {"tokens": 16, "preset": "insecure_toy_n10", "texts": DOCUMENTS, "backend": "plain"}
@@ -168,11 +169,29 @@ def test_a_servers_documents_are_searched_by_number_or_with_their_file_by_text(
     assert status == 0, err
     assert json.loads(report.read_text())["label"] == "3"
     assert DOCUMENTS[3] in out[out.index("score") :]
-    status, _, err = run(*words, "--index", str(index), *toy(encoder, documents))
-    assert status == 2 and "--index with --documents" in err
+    for given in ([*words, "--index", str(index)], words[:2]):
+        status, _, err = run(*given, *toy(encoder, documents))
+        assert status == 2 and "either --index or --documents" in err
 
 
-@pytest.mark.parametrize("verb", ["embed", "search", "tag", "answer", "fill"])
+def test_documents_and_queries_that_failed_their_checks_are_left_out_aloud(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query without an answer has no table of documents, an index says what it lacks."""
+    scores = replace(search(("0", "1"), (0.5, 0.1), ("beyond its bound",)), trusted=False)
+    for verb, answers, more in (
+        ("embed", [Embedding(None, (0.6, 0.8), ("coarse",)), FAILED], ["--index", str(tmp_path / "new")]),
+        ("search", [withhold_failed(scores)], ["--documents", str(index)]),
+    ):
+        results = [Result(Line(n, "text"), each, 1, {}) for n, each in enumerate(answers)]
+        outcome = Outcome(results, "model", "", complete=True)
+        monkeypatch.setattr(sys.modules["tacita.cli.ask.tasks"], "ask", lambda *_, said=outcome: said)
+        status, out, _ = run(verb, *["text"] * len(answers), *more)
+        assert status == UNTRUSTED and ("1 document, 1 left out: checks failed" in out) is (verb == "embed")
+        assert "--top" not in out and "score" not in out
+
+
+@pytest.mark.parametrize("verb", ["embed", "tag", "answer", "fill"])
 def test_a_model_of_another_kind_is_refused_with_the_command_to_use(
     verb: str, classifier: Path, documents: Path
 ) -> None:

@@ -97,10 +97,10 @@ def embed(
     if output:
         write_vectors(output, outcome)
     if index:
-        documents = index_of(outcome)
-        documents.save(index)
+        (documents := index_of(outcome)).save(index)
         count = several(len(documents.texts), "document")
-        say(f"index: {shown(str(index))}, {count}")
+        left_out = len(outcome.results) - len(documents.texts)
+        say(f"index: {shown(str(index))}, {count}" + f", {left_out} left out: checks failed" * bool(left_out))
     outcome.end()
 
 
@@ -122,9 +122,9 @@ def write_vectors(path: Path, outcome: Outcome) -> None:
 
 
 def index_of(outcome: Outcome) -> Index:
-    """Makes an index of the texts and vectors of an outcome; those of an answer with warnings are left out.
-    Raises InputError where none is left."""
-    trusted = [(line, answer) for line, answer in outcome.answers() if not answer.warnings]
+    """Makes an index of the texts and vectors of an outcome; answers that failed their checks are left
+    out. Raises InputError where none is left."""
+    trusted = [(line, answer) for line, answer in outcome.answers() if answer.trusted]
     if not trusted:
         raise InputError("embed: no vector can be trusted", hint="see the warnings above")
     texts = tuple(" | ".join(parts_of(line.text)) for line, _ in trusted)
@@ -145,8 +145,8 @@ def search(
 ) -> None:
     """Find the documents nearest to a query that the server never sees."""
     documents = settings.plan.documents
-    if index and documents:
-        raise InputError("--index with --documents", hint="one of the two: whose documents are searched")
+    if bool(index) == bool(documents) and (index or not settings.network.connect):
+        raise InputError("search: either --index or --documents", hint="yours, or those of who has the model")
     mine = Index.load(index) if index else None
     if mine:  # a server's documents need no model of ours
         question = question_of("embed", words, file, suits=mine.require)
@@ -156,7 +156,7 @@ def search(
     for line, answer in outcome.answers():
         if mine and answer.logits:
             show_nearest(str(line.text), mine.nearest(answer.vector, top))
-        elif isinstance(answer, Search):
+        elif isinstance(answer, Search) and answer.scores:
             show_nearest(str(line.text), with_texts(answer.best(top), documents))
             if len(answer.scores) < top:
                 say(f"the answer has {several(len(answer.scores), 'document')}, not --top {top}")

@@ -12,9 +12,8 @@ document (of its first 1,000, embedded by the float model), and `same_ten` the s
     python -m bench photo-crops --wheel scikit_learn-1.4.2-*.whl --output CROPS
     python -m bench families --models DIR/dinov2 --texts CROPS/images.txt --calibration 8 --inputs 52
 
-`sim` is scheme thor with the engine's noise and `ckks` the same plan encrypted at 128-bit security; `fixed`
-the two parties' integers in one process, `shares` two parties over the loopback. A text of more tokens than
-`--tokens` is left out. Prints a table in Markdown.
+`sim` is scheme thor with the engine's noise, `ckks` the same encrypted at 128 bits; `fixed` the integers of
+two parties in one process, `shares` both over the loopback. Texts over `--tokens` are left out.
 """
 
 from __future__ import annotations
@@ -115,8 +114,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     """What a refused model lacks stays empty."""
     if "refused" in row:
         return [row["model"], row["backend"], f"refused: {row['refused']}"]
-    values = (row[name] for name in (*COLUMNS, *COSTS))
-    return [f"{value:.3g}" if isinstance(value, float) else str(value) for value in values]
+    return [f"{v:.3g}" if isinstance(v, float) else str(v) for v in map(row.get, (*COLUMNS, *COSTS))]
 
 
 def _row(folder: Path, how: How) -> dict[str, Any]:
@@ -146,8 +144,7 @@ def measured(folder: Path, how: How) -> dict[str, Any]:
     index = documents(plan, model, how.documents, {*asked}) if how.documents else None
     return {
         **{"model": _named(folder), "backend": how.backend, "task": plan.task, "tokens": tokens},
-        "inputs": len(asked),
-        "step": None if plan.normalise else plan.logit_step,
+        **{"inputs": len(asked), "step": None if plan.normalise else plan.logit_step},
         "warnings": sum(bool(answer.warnings) for answer in ran.answers),
         **compared(plan, model, ran.answers, wanted, asked, index),
         **costs(plan, ran),
@@ -163,8 +160,7 @@ def costs(plan: AnyPlan, ran: Ran) -> dict[str, Any]:
         "predicted_error": on_ciphertexts.prediction.error.bound if on_ciphertexts else None,
         "predicted_seconds": plan.predicted_seconds(),
         "seconds": median(steps["evaluate"] for steps in ran.requests),
-        "predicted_MB": plan.predicted_bytes() / 1e6,
-        "MB": median(ran.sent) / 1e6,
+        **{"predicted_MB": plan.predicted_bytes() / 1e6, "MB": median(ran.sent) / 1e6},
         "predicted_fixed_GB": fixed_bytes(on_ciphertexts) / 1e9 if on_ciphertexts else None,
         "peak_GB": peak_memory_gb(),
         "too_large": scheme_of(plan.scheme).estimate(plan, memory=MEMORY_GB).get("too_large"),
@@ -199,10 +195,8 @@ def _named(folder: Path) -> str:
 
 def texts_of(folder: Path) -> list[str]:
     """Returns the texts of the folder, or the package's sentences."""
-    for name in FILES:
-        if (folder / name).is_file():
-            return lines_of(folder / name)
-    return [str(text) for text in load_texts()]
+    files = [folder / name for name in FILES if (folder / name).is_file()]
+    return lines_of(files[0]) if files else [str(text) for text in load_texts()]
 
 
 def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[str], list[str]]:
@@ -255,15 +249,21 @@ def compared(
     embedding = not plan.labels and plan.task != WORDS
     chosen = _likenesses(shown, index) if embedding else shown
     same = [same_choice(a, b) for a, b in chosen]
-    ten = alike(*map(np.array, zip(*chosen, strict=True))) if embedding and index is not None else None
+    ten = ranked(*map(np.array, zip(*chosen, strict=True))) if embedding and index is not None else None
     return {
-        "error": error,
-        "range": span,
+        **{"error": error, "range": span},
         "same": f"{sum(same)}/{len(same)}" if same else None,
         "same_ten": f"{ten['same_ten']}/{len(same)}" if ten else None,
         "nearest": ten,
         "cosine": min(cosine(a, b) for a, b in pairs) if embedding else None,
     }
+
+
+def ranked(found: Array, wanted: Array) -> dict[str, Any]:
+    """Compares as `alike`. error: the largest of scores. leads: how much nearer the nearest missed are."""
+    leads = [float(b.max() - b[a.argmax()]) for a, b in zip(found, wanted, strict=True)]
+    error = float(np.abs(found - wanted).max())
+    return {**alike(found, wanted), "error": error, "leads": [lead for lead in leads if lead > 0.0]}
 
 
 def _likenesses(vectors: Sequence[tuple[Array, Array]], index: Array | None) -> list[tuple[Array, Array]]:

@@ -129,6 +129,8 @@ def test_embeddings_are_compared_by_what_is_nearest() -> None:
     figures = families.compared(said, said, list(map(said_of, found)), wanted, ["", ""], index)
     assert figures["same"] == "1/2" and 0.98 < figures["cosine"] < 0.99
     assert figures["same_ten"] == "2/2", "of three documents all are among ten"
+    missed = {"error": pytest.approx(0.1), "leads": [pytest.approx(0.1)]}  # 0.6 is nearest, not 0.5
+    assert {name: figures["nearest"][name] for name in missed} == missed
     assert families.compared(said, said, list(map(said_of, found)), wanted, ["", ""])["same"] is None
 
 

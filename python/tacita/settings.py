@@ -102,8 +102,7 @@ class PlanOptions(Section):
     )
     documents: Path | None = setting(
         None,
-        "Score these documents: an index of `tacita embed --index`, .txt (one a line), .npz (`vectors`). "
-        "With --connect the server has them, and this names them.",
+        "Score these, or name a server's: an index of `embed --index`, .txt (one a line), .npz (`vectors`).",
     )
     titles: bool = setting(False, "Publish the documents' texts or names to clients, in place of numbers.")
     nearest: Whole = setting(

@@ -362,12 +362,7 @@ def test_an_answer_that_failed_its_checks_is_no_label_and_has_no_error() -> None
     """The float model says 0, and so would the largest of what was decrypted."""
     rows = [Row(0, (2.0, 0.0), (1.9, 0.0), 0.1, 0), Row(0, (2.0, 0.0), (0.0, 0.0), 0.1, 1, empty=True)]
     figures = summary(rows)
-    assert (figures["accuracy"], figures["matches"], figures["mismatches"], figures["empty"]) == (
-        0.5,
-        1,
-        1,
-        1,
-    )
+    assert [figures[name] for name in ("accuracy", "matches", "mismatches", "empty")] == [0.5, 1, 1, 1]
     assert figures["macro_f1"] == pytest.approx(2 / 3)  # of label 0 alone: none is no label
     assert figures["max_abs_error"] == figures["mean_abs_error"] == pytest.approx(0.1)
     assert (summary(rows[1:])["max_abs_error"], regression(rows[1:])["correlation"]) == (None, None)

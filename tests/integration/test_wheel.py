@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ ROOT = Path(__file__).parents[2]
 WHEELS = ROOT / "build" / "wheels"
 PACKAGE = ROOT / "python" / "tacita"
 GOOD, BAD = "a film of quiet beauty", "a waste of time"
+# Bytes at most of what a wheel is made of, as it packs them: the figure of the day, rounded up a little. A
+# release packs tighter, and has less of a module (decision 123), but grows by what these grow.
+PARTS = {"module": 3_900_000, "models": 5_960_000, "page": 620_000, "rest": 1_100_000}
 TOY = ["--preset", "insecure_toy_n11", "--tokens", "16", "--text", GOOD]
 
 
@@ -71,16 +75,29 @@ def test_the_wheel_holds_every_file_of_the_package_as_it_is_now(wheel: Path) -> 
             assert archive.read(name) == path.read_bytes(), f"{name} is another in the wheel: make wheel"
 
 
-def test_it_is_small_and_carries_every_licence(wheel: Path) -> None:
+def test_it_carries_every_licence(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        # the page is in it if it was built; a wheel of a release is smaller: make release-check. Circuits are
-        # compiled for the processor and for devices (decision 114)
-        assert (own := wheel.stat().st_size) < 11 << 20, f"{own} bytes, of which the models are 5.8 million"
         (info,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
         for name in ("LICENSE", "THIRD-PARTY-NOTICES.txt"):
             assert archive.read(f"{info}/licenses/{name}") == (ROOT / name).read_bytes(), name
         assert any(name.startswith(f"{info}/sboms/") for name in archive.namelist())
         assert "Project-URL: Source, https://" in archive.read(f"{info}/METADATA").decode()
+
+
+def test_no_part_of_it_grows(wheel: Path) -> None:
+    """Linking a release's wheel, which `make release-check` weighs, takes minutes: growth is seen here."""
+    packed = Counter[str]()
+    with zipfile.ZipFile(wheel) as archive:
+        for info in archive.infolist():
+            packed[part(info.filename)] += info.compress_size
+    assert {"module", "models", "rest"} <= set(packed)  # the page is in it if it was built
+    assert not (large := {name: size for name, size in packed.items() if size > PARTS[name]}), large
+
+
+def part(name: str) -> str:
+    """What of a wheel a file belongs to."""
+    folders = {"tacita/_native.abi3.": "module", "tacita/data/models/": "models", "tacita/data/web/": "page"}
+    return next((own for folder, own in folders.items() if name.startswith(folder)), "rest")
 
 
 def test_the_benches_stay_outside(wheel: Path, installed: Path) -> None:

@@ -43,7 +43,7 @@ LINE = (
     *("model", "pooling", "documents", "scheme", "packing", "inputs", "objective"),
     *("tokens", "preset", "functions", "texts", "begin", "reveal", "link"),
 )  # what a command that plans has on its line, and FILE what a file gives it
-FILE = ("prices", "gap", "nearest", "titles")
+FILE = ("prices", "gap", "nearest", "titles", "cache")
 VECTOR = 16  # bytes for each number of a document at a server of two parties: a float and an integer
 CONNECTED = "needs a connection: `tacita serve` answers, `tacita classify --connect HOST:PORT` asks"
 PlanFile = Annotated[Path | None, option("--plan", help="An existing plan; without it one is made.")]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import ceil
+from pathlib import Path
 
 from tacita.api import Model, choose_plan, load
 from tacita.checkpoint import Checkpoint
@@ -29,10 +30,20 @@ from tacita.generation.sources import Floats, Integers, asking
 from tacita.planning.calibrate.calibrate import texts_for
 from tacita.planning.options import CACHING, GAP, LOGITS, TOKEN
 from tacita.planning.request import PlanRequest
+from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import BUMBLEBEE, SCHEMES
-from tacita.schemes.base import Place, Report, cost_of, no_bar, require_allowed, silent, warn_unprotected
+from tacita.schemes.base import (
+    Place,
+    Report,
+    cost_of,
+    no_bar,
+    require_allowed,
+    save,
+    silent,
+    warn_unprotected,
+)
 from tacita.texts.embed import Text, tokenize
 from tacita.texts.generation import (
     TOKENS,
@@ -57,6 +68,7 @@ from tacita.two_party.planning import make_two_party_plan
 
 BACKENDS = ("plain", "sim", "ckks")
 ROOM = 128  # tokens that a text may have
+PLACE = ("device", "threads", "memory", "work")  # of a request: where its ciphertexts are evaluated
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,8 @@ class Request(TextOptions):
     """What is generated, however: see `generate`. texts: of calibration, None for the model's own or the
     package's. scheme: on ciphertexts, one of `SCHEMES`, or None for the model in the clear. prices: of what
     ciphertexts will take, see `PlanRequest`. reveal, gap: what the client of ciphertexts gets, see
-    `PlanRequest`; None for logits. device, threads, memory: what evaluates ciphertexts, as of `Place`.
+    `PlanRequest`; None for logits. device, threads, memory: of what evaluates ciphertexts (`Place`). work:
+    folder of their plan, keys and files, None for a temporary one; a plan and keys that it has are used.
     functions, packing: of a plan on ciphertexts, see `PlanRequest`."""
 
     backend: str = "plain"
@@ -82,6 +95,7 @@ class Request(TextOptions):
     memory: float = Place.memory
     functions: str = "tacita"
     packing: str | None = None
+    work: Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -254,8 +268,10 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Seque
         packing=request.packing,
     )
     require_allowed(plan_request, request.backend, allow_insecure=request.allow_insecure)
-    plan = choose_plan(model, plan_request, progress=shown.plan).plan
+    plan = _plan_at_hand(request) or choose_plan(model, plan_request, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
+    if request.work:
+        save(plan, Workdir(request.work).plan)
     if plan.kept and len(prompts) > plan.batch:
         hint = f"one by one, or --tokens and a file that fit: this plan has {plan.batch} places"
         raise InputError(f"generate: a cache for {len(prompts)} prompts", hint=hint)
@@ -264,13 +280,29 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Seque
     return plan
 
 
+def _plan_at_hand(request: Request) -> Plan | None:
+    """Returns the plan of the work folder, if it has one. Raises FileError, and InputError for a plan of
+    something else: another model's is refused where its circuit is built."""
+    if request.work is None or not (path := Workdir(request.work).plan).is_file():
+        return None
+    plan = Plan.load(path)
+    has = {"scheme": plan.scheme, "tokens": plan.tokens, "preset": plan.parameters.preset}
+    has |= {"cache": bool(plan.kept), "reveal": TOKEN if plan.gap else LOGITS}
+    has |= {"gap": plan.gap or request.gap, "packing": plan.packing if request.packing else None}
+    wanted = {name: getattr(request, name) for name in has} | {"reveal": request.reveal or LOGITS}
+    if other := next((name for name in has if has[name] != wanted[name]), None):
+        what = f"{other} {wanted[other]} by the plan of the work folder, whose {other} is {has[other]}"
+        raise InputError(f"generate: {what}", hint="ask for what the plan is of, or name another folder")
+    return plan
+
+
 def _encrypted(
     plan: Plan, model: Checkpoint, texts: Sequence[Writing], request: Request, shown: Shown
 ) -> Iterator[tuple[int, Token]]:
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
     last."""
-    names = ("allow_insecure", "device", "threads", "memory")
-    options = {name: getattr(request, name) for name in names} | {"bar": shown.bar}
+    options = {name: getattr(request, name) for name in PLACE} | {"keep_key": request.work is not None}
+    options |= {"allow_insecure": request.allow_insecure, "bar": shown.bar}
     with asking(plan, model, request.backend, len(texts), **options) as ask:
         requests = TokenRequests(model, plan.batch, kept=request.cache)
 

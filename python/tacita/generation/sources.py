@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +94,14 @@ class Integers(Floats):
 
 
 @contextmanager
-def asking(plan: Plan, model: Checkpoint, backend: str, texts: int = 1, **options: Any) -> Iterator[Ask]:
-    """Yields an `Ask` for up to `plan.batch` texts at a time on the plan's circuit; ckks works in a temporary
-    folder. With a cache the texts are the same every time, each beginning with what it was. texts: that
-    there are. options: of the `Place`. Raises FileError, ResourceError."""
+def asking(
+    plan: Plan, model: Checkpoint, backend: str, texts: int = 1, *, work: Path | None = None, **options: Any
+) -> Iterator[Ask]:
+    """Yields an `Ask` for up to `plan.batch` texts at a time on the plan's circuit. With a cache the texts
+    are the same every time, each beginning with what it was. texts: that there are. work: folder of ckks,
+    None for a temporary one. options: of the `Place`. Raises FileError, ResourceError."""
     if backend not in CLEAR:
-        with tempfile.TemporaryDirectory(prefix="tacita-") as folder:
+        with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
             yield _privately(plan, model, Place(Path(folder), **options))
     elif plan.kept:
         yield cached_in_the_clear(plan, model, backend, texts)
@@ -108,10 +110,13 @@ def asking(plan: Plan, model: Checkpoint, backend: str, texts: int = 1, **option
 
 
 def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
-    """Makes keys and returns an `Ask` that plays both sides on files of the place."""
+    """Makes keys, unless the place keeps those that it has, and returns an `Ask` that plays both sides on
+    files of the place."""
     (client, server), after = both_sides(plan, model, place), ""
-    with place.bar("keygen") as report:
-        client.keygen(report)
+    if not (place.keep_key and client.work.secret_key.exists()):
+        with place.bar("keygen") as report:
+            client.keygen(report)
+    server.forget()  # the rows of an earlier text
 
     def ask(texts: Sequence[Array]) -> Sequence[Answer]:
         nonlocal after

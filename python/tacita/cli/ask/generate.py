@@ -45,7 +45,7 @@ from tacita.client.calls import Meter
 from tacita.client.connected import RenewableSession
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
-from tacita.generation.generate import ROOM, Request, Shown, generate_batch
+from tacita.generation.generate import PLACE, ROOM, Request, Shown, generate_batch
 from tacita.planning.options import CACHING
 from tacita.plans.scheme import AUTO, BUMBLEBEE, SCHEMES
 from tacita.resources import require_device
@@ -67,7 +67,7 @@ LINE = {
 }
 FILE = {
     "plan": ("gap", "link", "functions", "packing", "prices"),
-    "run": ("threads", "device", "memory", "allow_insecure", "show_anyway", "seed"),
+    "run": ("threads", "device", "memory", "work", "allow_insecure", "show_anyway", "seed"),
     "network": NETWORK,
 }
 
@@ -258,7 +258,7 @@ def _request(settings: Settings, max_tokens: int, stops: tuple[str, ...], choice
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
     more = {name: getattr(plan, name) for name in ("cache", "reveal", "gap", "functions", "packing")}
-    more |= {name: getattr(run, name) for name in ("show_anyway", "device", "threads", "memory")}
+    more |= {name: getattr(run, name) for name in ("show_anyway", *PLACE)}
     request = replace(request, **more)
     if connect or not request.on_ciphertexts:
         return request

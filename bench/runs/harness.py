@@ -36,13 +36,13 @@ from tacita.planning.circuit import circuit_of
 from tacita.planning.request import NEAREST
 from tacita.plans import engine
 from tacita.plans.answers import understood
-from tacita.plans.files import Workdir
+from tacita.plans.files import Workdir, digest_of
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan, save
-from tacita.schemes.ciphertexts import parameters
+from tacita.schemes.ciphertexts import parameters, row_by_row
 from tacita.schemes.registry import scheme_of
 from tacita.schemes.two_parties import TwoParties, dialled, listening
 from tacita.texts.answer import softmax
@@ -238,6 +238,7 @@ def _encrypted(
         client = Client(public_of(plan, model), files, one_user=True, **how)
         how |= {"threads": machine.threads, "memory": machine.memory, "device": machine.device}
         server = Server(plan, model, files, resume=machine.work is not None, **how)
+        server.forget()  # the rows of an earlier text
         with ran.timing("start"):
             circuit_of(plan, model)
             server.ring.provide()
@@ -269,7 +270,8 @@ def _request(
     with sittings.once("encrypt", steps) as wanted:
         states = [in_order(plan, hidden[mask > 0]) for hidden, mask in group.samples]
         if wanted:
-            client.encrypt_batch(group.texts, hidden_states=states)
+            after = digest_of(client.work.request) if plan.kept and ran.requests else ""
+            client.encrypt_batch(group.texts, hidden_states=states, after=after)
     if not ran.requests:
         with ran.timing("keys"):
             server.load_keys()
@@ -292,16 +294,20 @@ def _in_the_clear(
     seed: int,
     layers: LayerErrors | None,
 ) -> Iterator[list[Answer]]:
-    scheme = scheme_of(plan.scheme)
+    be, scheme = machine.backend, scheme_of(plan.scheme)
+    steps_of = row_by_row(plan, model, be, seed) if isinstance(plan, Plan) and plan.kept else None
     for number, group in enumerate(groups):
         samples = [*(embedded(plan, model, text, None) for text in group.texts), *group.samples]
         steps: Steps = {}
         if layers is not None:
             layers.start(samples[0])
         see: dict[str, Any] = {} if layers is None else {"see": layers.see}
-        with machine.bar(f"{machine.backend} request {number + 1}") as bar, ran.timing("evaluate", steps):
+        with machine.bar(f"{be} request {number + 1}") as bar, ran.timing("evaluate", steps):
             told = ran.clocked(bar)
-            answers = scheme.in_the_clear(plan, model, samples, machine.backend, seed + number, told, **see)
+            if steps_of:
+                answers = steps_of(samples)
+            else:
+                answers = scheme.in_the_clear(plan, model, samples, be, seed + number, told, **see)
         ran.requests.append(steps)
         texts = [*group.texts, *[None] * len(group.samples)]
         yield [understood(plan, answer, model, text) for answer, text in zip(answers, texts, strict=True)]

@@ -49,12 +49,14 @@ from tacita.cli.options import TOKENS_DEFAULT, Json, load_model, option, read_pr
 from tacita.cli.report import security_of
 from tacita.errors import InputError
 from tacita.evaluate.session import MEMORY_GB
+from tacita.packings.executor import prefixes
 from tacita.packings.lowering import in_slots
 from tacita.planning.calibrate.calibrate import texts_for
+from tacita.plans.files import Workdir, require
 from tacita.plans.plan import Plan
 from tacita.resources import CPU, require_device
 from tacita.resources import threads as processors
-from tacita.schemes.base import REAL
+from tacita.schemes.base import REAL, AnyPlan
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import PlanOptions
@@ -83,6 +85,8 @@ Measuring = Annotated[
 ]
 Several = Annotated[int, option("--inputs", help="Texts, one after the other.", min=2)]
 PlanOnly = Annotated[bool, option("--plan-only", help="Say what the plan takes, and run nothing.")]
+Cached = Annotated[bool, option("--cache", help="A decoder's rows, one a request; the server keeps earlier.")]
+Again = Annotated[bool, option("--planned", help="Measure the plan that --work has.")]
 
 
 @dataclass(frozen=True)
@@ -111,17 +115,23 @@ def one(
     texts: Measuring = None,
     inputs: Several = MEASURED,
     plan_only: PlanOnly = False,
+    cache: Cached = False,
+    planned: Again = False,
     allow_insecure: Insecure = False,
     device: Device = CPU,
 ) -> None:
     """Time one text: the first request of a process and the second, stage by stage beside the estimate.
 
     A model is measured on shipped sentences (or those of --texts) that do not calibrate it, a shape on random
-    hidden states.
+    hidden states. Of a plan that keeps rows, the first --inputs rows of one text are measured.
     """
     if (model is None) == (shape is None) or (layers if shape is None else pooling) is not None:
         raise InputError("bench one: a --model or a --shape", hint="--layers with a shape, --pooling without")
+    if planned and work is None:
+        raise InputError("bench one: --planned without --work", hint="the folder of the plan")
     require_device(device, backend != REAL and f"--backend {backend}")
+    of_work = Plan.load(require(Workdir(work).plan, "plan")) if planned and work else None
+    tokens = of_work.tokens if of_work else tokens
     if model is None:
         chosen = _of_shape(str(shape), layers, tokens, inputs)
     else:
@@ -129,9 +139,11 @@ def one(
         chosen = _of_model(loaded, tokens, read_texts(texts) or texts_for(loaded), inputs)
     ran = Ran()
     with progress("plan") as report, ran.timing("plan"):
-        options: dict[str, Any] = {"prices": read_prices(prices) or prices_here(preset), "progress": report}
-        options |= {"tokens": tokens, "preset": preset, "processes": processors(), **chosen.calibration}
-        plan = api.plan(chosen.model, scheme="thor", packing=packing, **options)
+        plan: AnyPlan | None = of_work
+        if plan is None:
+            options: dict[str, Any] = {"prices": read_prices(prices) or prices_here(preset), "cache": cache}
+            options |= {"tokens": tokens, "preset": preset, "processes": processors(), **chosen.calibration}
+            plan = api.plan(chosen.model, scheme="thor", packing=packing, progress=report, **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
     if plan_only:
         costs = scheme_of(plan.scheme).estimate(plan, memory=memory)
@@ -172,12 +184,16 @@ def _measured(plan: Plan, chosen: Measured, machine: Machine, ran: Ran) -> dict[
     secret key, which no server has, so that its first input runs on `sim` once more.
     """
     model, samples = chosen.model, chosen.samples
+    if plan.kept:
+        longest = max(samples, key=lambda sample: float(sample[1].sum()))
+        samples = list(prefixes(longest))[: len(samples)]
     with ran.timing("circuit"):
-        layers = LayerErrors(plan, model)
+        layers = None if plan.kept else LayerErrors(plan, model)
     groups = [Group(samples=[sample]) for sample in samples]
     ask(plan, model, groups, machine, ran, layers=layers)
-    if machine.encrypts:
+    if machine.encrypts and layers:
         ask(plan, model, groups[:1], Machine("sim"), Ran(), layers=layers)
+    worst = layers.worst if layers else {}
     wanted = np.array([reference(model, *sample).logits for sample in samples])
     rows = stage_rows(plan, ran.stages[-1], 1, machine.memory, warm=True)
     return {
@@ -190,7 +206,7 @@ def _measured(plan: Plan, chosen: Measured, machine: Machine, ran: Ran) -> dict[
         **{name: quality(ran.logits, wanted)[name] for name in ("agreement", "max_abs_error")},
         "range": float(np.ptp(wanted)),
         "cosine": min(cosine(*pair) for pair in zip(ran.logits, wanted, strict=True)),
-        "layer_errors": [{"name": name, "error": error} for name, error in layers.worst.items()],
+        "layer_errors": [{"name": name, "error": error} for name, error in worst.items()],
         "layer_errors_from": "sim" if machine.encrypts else machine.backend,
     }
 

@@ -13,7 +13,10 @@ from random_checkpoint import make_random_checkpoint, write_folder
 
 from bench.__main__ import main
 from bench.models.shapes import BERT_BASE, SHAPES, random_inputs, shaped_model
+from bench.runs.two_party.cases.generate import Shape
+from bench.runs.two_party.session import Options
 from tacita.checkpoint.reference import reference
+from tacita.cli import main as cli
 from tacita.errors import InputError
 
 TOY = ("--tokens", "16", "--preset", "insecure_toy_n12", "--shape", "bert-tiny")
@@ -160,3 +163,28 @@ def test_what_is_measured_must_be_said(tmp_path: Path, capsys: pytest.CaptureFix
     for backend, device in (("ckks", "cuda"), ("sim", "opencl:0")):
         assert main(["one", "--shape", "minilm", "--backend", backend, "--device", device]) == 2
         assert "--device" in (err := capsys.readouterr().err) or f"device {device}" in err
+
+
+@pytest.mark.parametrize("backend", ["sim", "ckks"])
+def test_rows_of_a_decoder_are_timed_by_a_plan_that_was_made(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rows of one text, each a request behind those before it, with the logits of floats."""
+    if backend == "ckks":
+        pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    sizes: dict[str, Any] = {"vocab": 64, "hidden": 24, "heads": 2, "intermediate": 48}
+    folder, work = tmp_path / "model", tmp_path / "work"
+    shape = Shape("tiny", "gpt2", layers=1, activation="gelu_tanh", **sizes)
+    shape.checkpoint(Options(weights=folder))
+    toy = ["--model", str(folder), "--tokens", "16", "--allow-insecure", "--inputs", "3"]
+    how = [*toy, "--backend", backend, "--work", str(work), "--json", str(tmp_path / "one.json")]
+    assert main(["one", *toy, "--planned"]) == 2  # of which folder?
+    monkeypatch.setenv("TACITA_PLAN__CACHE", "true")
+    ring = ["--scheme", "thor", "--tokens", "16", "--preset", "insecure_toy_n10"]
+    assert cli(["plan", "--model", str(folder), *ring, "--work", str(work)]) == 0
+    assert main(["one", *how, "--planned"]) == 0
+    found = json.loads((tmp_path / "one.json").read_text())
+    assert found["inputs"] == 3 and found["layer_errors"] == [] and "plan" in found["seconds"]
+    assert found["max_abs_error"] < 0.01 * found["range"]
+    if backend == "ckks":
+        assert all(stage["seconds"] > 0.0 for stage in found["stages"])

@@ -58,14 +58,15 @@ def batch_estimates(
 
 def decoder_estimates(
     shape: Annotated[str, option("--shape", metavar=f"[{'|'.join(SIZED)}]")] = "gpt2",
-    layers: Annotated[int, option("--layers", help="That are planned.", min=3)] = 3,
+    layers: Annotated[int, option("--layers", help="That are planned.", min=1)] = 3,
     tokens: Annotated[int, option("--tokens", help="Of the whole text.")] = 32,
     whole: Annotated[bool, option("--whole", help="The whole text anew, no rows kept.")] = False,
     folder: WeightFolder = None,
     json: Json = None,
 ) -> None:
     """Predict the seconds of a token of a decoder on ciphertexts by its first layers: those of the one before
-    the last stand for all that are not planned."""
+    the last stand for all that are not planned. Of fewer than three it is the first, which no bootstrap may
+    precede."""
     if layers > (SIZED[shape].layers if shape in SIZED else 0):
         known = ", ".join(f"{name} ({case.layers} layers)" for name, case in SIZED.items())
         raise InputError(f"bench decoder-estimates: {layers} layers of {shape!r:.40}", hint=known)
@@ -78,7 +79,7 @@ def decoder_estimates(
     plan = choose_plan(model, request).plan
     assert isinstance(plan, Plan)  # by its scheme
     times = SIZED[shape].layers - layers
-    middle, found = middle_layer(plan, prices, layers - 2, 1), describe_plan(plan, prices, {})
+    middle, found = middle_layer(plan, prices, max(layers - 2, 0), 1), describe_plan(plan, prices, {})
     layer = sum(sum(part.values()) - part["bootstraps"] for part in middle.values())
     emit({**found, "layer": layer, "token": sum(plan.prediction.stage_seconds) + times * layer}, json)
 

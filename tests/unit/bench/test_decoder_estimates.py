@@ -64,3 +64,10 @@ def test_more_layers_than_a_shape_has_are_refused(capsys: pytest.CaptureFixture[
     for shape, layers in (("tiny", "6"), ("smollm2-layer", "3"), ("gpt5", "3")):
         assert main(["decoder-estimates", "--shape", shape, "--layers", layers]) == 2
         assert f"{layers} layers of '{shape}'" in capsys.readouterr().err
+
+
+def test_one_layer_stands_for_all(tmp_path: Path) -> None:
+    """Where memory has no room for three, as of LLaMA-3-8B's."""
+    found = estimated(tmp_path, "--layers", "1")
+    assert found["layers"] == 1 and found["layer"] == pytest.approx(seconds(found, "layer0."))
+    assert found["token"] == pytest.approx(seconds(found) + 4 * found["layer"])

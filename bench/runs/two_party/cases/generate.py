@@ -244,6 +244,7 @@ SMOL = {"hidden": 576, "heads": 9, "shared": 3, "intermediate": 1536, **LLAMA}
 GPT2 = {"hidden": 768, "heads": 12, "intermediate": 3072, "activation": "gelu_tanh"}
 PEERS_STEP = {"hidden": 128, "heads": 2, "intermediate": 512, "activation": "gelu_tanh"}
 LLAMA_7B = {"hidden": 4096, "heads": 32, "intermediate": 11008, **LLAMA}
+LLAMA_3_8B = {"hidden": 4096, "heads": 32, "shared": 4, "intermediate": 14336, "base": 500_000.0, **LLAMA}
 DECODERS: Mapping[str, Generate] = {
     case.name: case
     for case in (
@@ -254,5 +255,7 @@ DECODERS: Mapping[str, Generate] = {
         Shape("smollm2-layer", "llama", layers=1, vocab=64, **SMOL),
         Shape("llama-7b", "llama", layers=32, vocab=32000, **LLAMA_7B),
         Shape("llama-7b-layer", "llama", layers=1, vocab=32000, **LLAMA_7B),
+        # of 128,256 words, whose diagonals would be 9 GB
+        Shape("llama-3-8b-cut", "llama", layers=32, vocab=4096, **LLAMA_3_8B),
     )
 }

@@ -102,6 +102,7 @@ def circuit_bytes(plan: Plan) -> int:
     m = plan.model
     weights = m.layers * (4 * m.hidden**2 + 2 * m.hidden * m.intermediate)
     tables = m.embeddings.vocab + m.embeddings.positions + m.embeddings.types if m.embeddings else 0
+    weights += m.hidden * m.embeddings.vocab if m.embeddings and plan.backwards else 0  # the last map
     return weights * (NUMBER + IN_CIRCUIT) + tables * m.hidden * NUMBER
 
 

@@ -38,6 +38,7 @@ from tacita.resources import GB
 from tacita.schemes.ciphertexts import too_large
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
+from tacita.texts.embedding import FrontConfig
 
 
 def bert_base() -> Plan:
@@ -63,6 +64,14 @@ def test_the_circuit_of_a_bert_base_is_counted() -> None:
     with pytest.raises(ResourceError, match=r"keys and process alone need"):
         ciphertext_budget(plan, circuit_bytes(plan) / GB)
     assert any("keys, matrices and circuit need" in line for line in too_large(plan, 1.0))
+
+
+def test_the_words_of_a_decoder_are_counted() -> None:
+    """GPT-2's 50,257 are half as many weights as its twelve layers have."""
+    plan, front = bert_base(), FrontConfig(50257, 1024, 0, 1e-5, embedding_norm=False, first_token=False)
+    encoder = replace(plan, model=replace(plan.model, embeddings=front))
+    decoder = replace(plan, model=replace(plan.model, embeddings=replace(front, backwards=True)))
+    assert circuit_bytes(decoder) - circuit_bytes(encoder) == 50257 * 768 * (NUMBER + IN_CIRCUIT)
 
 
 def test_diagonals_take_no_more_than_is_counted() -> None:

@@ -27,7 +27,7 @@ LINES = {
     "cli": 6665,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 114, 119, 122, 125)
     "client": 3174,  # requests on all threads, windows, texts by requests, kept rows (95, 105, 110, 119, 125)
     "data": 39,
-    "evaluate": 1759,  # memory for a client that is to come; devices, columns in turn (78, 122, 125, 129, 139)
+    "evaluate": 1759,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
     "gateway": 518,  # decision 125
     "generation": 482,  # what a remote client needs of it is in texts; plans at hand (decisions 110, 139)
     "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)

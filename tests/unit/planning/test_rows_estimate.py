@@ -18,6 +18,7 @@ from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import LINEAR, NONE, QUADRATIC, Shape
 from tacita.packings.lowering import build
 from tacita.packings.specs import CircuitSpecs
+from tacita.planning.calibrate import row_estimates
 from tacita.planning.calibrate.calibrate import Calibration, calibrate
 from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import excesses
@@ -218,6 +219,51 @@ def test_rows_that_fitted_nothing_lie_inside_the_interval_of_the_inverse():
     assert found.row_estimates
     for name in found.row_estimates:
         assert np.mean(left[f"{name}.means"] > 1.0) <= 0.02
+
+
+def test_what_is_fitted_without_a_fold_has_not_seen_it():
+    """Neither the estimate nor how far others lie beyond it; not by what another fit has kept either."""
+    model = peaked(hidden=16, heads=2, ff=32)
+    inputs = samples(model)
+    changed = [tiny.inputs(model, TOKENS, 9, seed=999 - n) if n % 5 == 2 else s for n, s in enumerate(inputs)]
+    one, other = (row_samples(model, each, len(each))[0] for each in (inputs, changed))
+    whole = one.fit(QUADRATIC), other.fit(QUADRATIC)
+    assert whole[0]["layer0.attention"] != whole[1]["layer0.attention"]
+    one, other = one.without(2), other.without(2)
+    assert one.fit(QUADRATIC) == other.fit(QUADRATIC) != whole[0]
+    assert one.beyond == other.beyond != {"layer0.attention": (0.0, 0.0)}
+
+
+def test_fits_of_folds_and_of_a_plan_differ_by_the_width_of_their_floats(monkeypatch):
+    """A plan's own are in doubles; those that test it take half the time, and narrow rows as far."""
+    types, fit = [], row_estimates._estimate
+    monkeypatch.setattr(
+        row_estimates, "_estimate", lambda q, logs, *a, **k: types.append(logs.dtype) or fit(q, logs, *a, **k)
+    )
+    model = peaked(hidden=16, heads=2, ff=32)
+    seen, _, _ = row_samples(model, inputs := samples(model, 60), len(inputs))
+    rows, others = seen.by_attention["layer0.attention"], seen.without(0)
+    assert seen.fit(QUADRATIC) and others.fit(QUADRATIC)
+    assert types[0] == np.float64 and {*types[1:]} == {np.dtype(np.float32)}
+    queries, logs = rows.queries, np.concatenate(rows.logs, axis=1)
+    spread = rows._spread(len(queries))
+    left = [logs - fit(queries, logs.astype(t), spread).of(queries) for t in (np.float64, np.float32)]
+    assert np.ptp(left[1]) == pytest.approx(np.ptp(left[0]), rel=0.02)
+
+
+def test_reweighting_solves_damped_least_squares_of_weighted_rows():
+    rng = np.random.default_rng(6)
+    unknowns = np.column_stack([rng.normal(size=(300, 4)) * (1.0, 30.0, 0.0, 0.1), np.ones(300)])
+    values, weights = rng.standard_t(3, size=300), np.ones(300)
+    damping = np.diag([*row_estimates.RIDGE * (unknowns[:, :-1] ** 2).sum(axis=0), 0.0])
+    for _ in range(row_estimates.ROUNDS):
+        left = unknowns.T @ (unknowns * weights[:, None]) + damping
+        wanted = np.linalg.pinv(left) @ (unknowns.T @ (values * weights))
+        residuals = np.abs(values - unknowns @ wanted)
+        weights = weights * (residuals + 1e-3 * residuals.max())
+        weights = weights / weights.mean() + row_estimates.FLOOR
+    solution = row_estimates._reweighted(unknowns, values)
+    assert np.allclose(solution, wanted, rtol=1e-8, atol=1e-12) and solution[2] == 0.0
 
 
 @pytest.mark.skipif(not dashformer.available(), reason=dashformer.MISSING)

@@ -206,6 +206,7 @@ class AttentionRows:
         self.ends: list[Array] = []
         self.order: list[NDArray[np.int64]] = []
         self._queries: list[NDArray[np.float32]] = []  # of real tokens and of padding, by turns
+        self._type: type = np.float64  # of the floats of a fit
         # of keys, by fold of the samples
         self._sum, self._square = np.zeros((FIFTHS, heads, size)), np.zeros((FIFTHS, heads, size, size))
 
@@ -227,9 +228,11 @@ class AttentionRows:
         self._square = self._square + np.roll(more._square, first, axis=0)
 
     def without(self, fold: int) -> AttentionRows:
-        """Returns what `fit` reads of all samples but those of the fold."""
+        """Returns what `fit` reads of all samples but those of the fold. It takes floats of half the width
+        and the time, as no plan has its estimate."""
         others, rows = AttentionRows(self.attention), [i for i in range(len(self.logs)) if i % FIFTHS != fold]
         others.alone, others.logs = self.alone, [self.logs[i] for i in rows]
+        others._type = np.float32
         others._queries = [self._queries[2 * i + part] for i in rows for part in (0, 1)]
         weight = np.arange(FIFTHS)[:, None, None] != fold
         others._sum, others._square = self._sum * weight, self._square * weight[..., None]
@@ -274,7 +277,7 @@ class AttentionRows:
         if np.ptp(logs) < WORTH or (few and not self.alone):
             return None
         spread = [None] * heads if kind == LINEAR else self._spread(rows)
-        estimate = _estimate(queries, logs, spread, constant=few)
+        estimate = _estimate(queries, logs.astype(self._type), spread, constant=few)
         self.beyond = (0.0, 0.0) if few or kind == LINEAR else self._beyond(queries, logs, spread, estimate)
         gain = np.ptp(logs) - np.ptp(logs - estimate.of(queries))
         return estimate if gain > max(GAIN, sum(self.beyond)) else None
@@ -287,7 +290,7 @@ class AttentionRows:
         held_out, plenty = own.copy(), len(queries) >= PLENTY * queries.shape[2]
         for test in (fold == k for k in range(1 if plenty else FIFTHS)):
             if test.any() and not test.all():
-                others = _estimate(queries[~test], logs[:, ~test], spread)
+                others = _estimate(queries[~test], logs[:, ~test].astype(np.float32), spread)
                 held_out[:, test] = logs[:, test] - others.of(queries[test])
         return max(0.0, own.min() - held_out.min()), max(0.0, held_out.max() - own.max())
 
@@ -349,17 +352,23 @@ def _rounds(queries: Array) -> int:
 
 
 def _reweighted(unknowns: Array, values: Array, rounds: int = ROUNDS) -> Array:
-    """Damped least squares, weights growing with the residuals."""
-    weights: Array = np.ones(len(values))
-    damping = RIDGE * np.diag((unknowns**2).sum(axis=0))
-    damping[-1, -1] = 0.0
+    """Damped least squares, weights growing with the residuals. An unknown whose factors are all zero is 0.
+
+    A round multiplies each row, its value behind it, by the root of its weight: products of the result with
+    itself are half the work of those of two matrices. They are of the type of the values.
+    """
+    rows = np.column_stack([unknowns, values]).astype(values.dtype)
+    weighted, weights = np.empty_like(rows), np.ones(len(rows))
+    damping = RIDGE * np.einsum("ij,ij->j", unknowns, unknowns)
+    damping[damping == 0.0] = 1.0
+    damping[-1] = 0.0
     solution: Array = np.zeros(unknowns.shape[1])
     for _ in range(rounds):
-        weighted = unknowns * weights[:, None]
-        solution = np.asarray(
-            np.linalg.lstsq(weighted.T @ unknowns + damping, weighted.T @ values, rcond=None)[0], np.float64
-        )
-        residuals = np.abs(values - unknowns @ solution)
+        np.multiply(rows, np.sqrt(weights).astype(rows.dtype)[:, None], out=weighted)
+        moments = (weighted.T @ weighted).astype(np.float64)
+        left, right = moments[:-1, :-1] + np.diag(damping), moments[:-1, -1]
+        solution = np.asarray(np.linalg.solve(left, right), np.float64)
+        residuals = np.abs(rows @ np.append(-solution, 1.0).astype(rows.dtype)).astype(np.float64)
         weights *= residuals + 1e-3 * residuals.max()
         weights = weights / weights.mean() + FLOOR
     return solution

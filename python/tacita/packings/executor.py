@@ -78,25 +78,33 @@ def run_together(
     requests: Sequence[tuple[Backend, Live]],
     inspect: Callable[[int, str, Live], None] = lambda _number, _stage, _live: None,
     threads: int = 1,
+    again: Sequence[tuple[int, Backend]] = (),
+    begin: int = 0,
 ) -> list[Live]:
     """The tensors after the last stage of several requests, each on a backend of its own, as `run` gives
     them.
 
     All go through a stage before any goes on, so the maps that a stage makes as it runs are made once, where
     few enough are kept. inspect: called after each stage with the number of a request, too. threads: that
-    requests of backends in the clear are run on. The live tensors of all are there at once; those given are
-    taken over and emptied. Raises PlanError as `run` does.
+    requests of backends in the clear are run on. again: requests by number, each with another backend that
+    takes over its tensors from the stage `begin` on, and whose result follows. The live tensors of all are
+    there at once; those given are taken over and emptied. Raises PlanError as `run` does.
     """
     _require_stages(placed, stages)
+    backends = [be for be, _ in requests]
     lives, names = [dict(live) for _, live in requests], [frozenset[str]()] * len(requests)
     for _, request in requests:
         request.clear()
-    for step, stage in zip(placed, stages, strict=True):
+    for number, (step, stage) in enumerate(zip(placed, stages, strict=True)):
+        for i, be in again if number == begin else ():
+            backends.append(be)
+            lives.append(dict(lives[i]))
+            names.append(names[i])
 
         def after(i: int, step: PlacedStage = step, stage: Stage = stage) -> tuple[Live, frozenset[str]]:
-            return _after(step, stage, requests[i][0], lives[i], names[i])
+            return _after(step, stage, backends[i], lives[i], names[i])
 
-        for i, done in enumerate(in_threads(after, range(len(requests)), threads)):
+        for i, done in enumerate(in_threads(after, range(len(lives)), threads)):
             lives[i], names[i] = done
             inspect(i, stage.name, dict(lives[i]))
     return lives

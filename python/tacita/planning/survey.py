@@ -18,7 +18,7 @@ from tacita.blocks.shapes import function_of
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import InputError
 from tacita.layouts.registry import QUADRATIC, Shape
-from tacita.models.registry import nodes, shapes
+from tacita.models.registry import Config, nodes, shapes
 from tacita.packings.executor import beginning
 from tacita.packings.lowering import graph_of, in_slots
 from tacita.planning.calibrate.calibrate import CalibrationOptions, Sample, Survey, survey, texts_for
@@ -32,10 +32,12 @@ from tacita.texts.embed import Text
 from tacita.texts.embedding import MAX_CLASSES
 from tacita.texts.task import SEARCH
 
+TRIALS = 3  # samples on which `sim` predicts the noise of the answer of one text
 BATCHED = 16  # samples on which the noise of a batch is predicted, whose ciphertexts hold as many at no cost
 FIRST_ROWS = 1, 2, 4  # of a text: beginnings on which plans of steps are calibrated
 TRIED = 100  # samples whose error by approximations alone is predicted: a long tail, a tenth of a second each
 QUICK = 10  # the same where nothing is encrypted
+NUMBERS = 24  # of answers that show their noise
 Input = TypeVar("Input")
 
 
@@ -178,10 +180,16 @@ def _spread(inputs: Sequence[Input], most: int) -> list[Input]:
     return [inputs[i] for i in numbers[:: -(-len(numbers) // most)]]
 
 
+def draws_of(config: Config, request: PlanRequest, samples: int) -> int:
+    """How often a plan draws the noise of so many samples: until their answers have NUMBERS; once if it is
+    quick."""
+    return 1 if request.quick else max(1, -(-NUMBERS // (max(1, samples) * config.outputs)))
+
+
 # Progress of planning: seconds of each phase on the default model at full size, with CALIBRATED texts. Of
 # other models they are as many times more as a pass of floats is, by what it took on one of 6 layers, too.
 CALIBRATED = 193
-ONE: Mapping[str, float] = {"calibrate": 0.6, "fit": 0.2, "place": 0.2, "simulate": 0.9, "predict": 0.35}
+ONE: Mapping[str, float] = {"calibrate": 0.6, "fit": 0.2, "place": 0.2, "simulate": 1.5, "predict": 0.35}
 BATCH: Mapping[str, float] = {"calibrate": 0.6, "fit": 0.2, "place": 19.0, "simulate": 1.4, "predict": 0.35}
 LAYER, WEIGHT = 0.9e-3, 2.2e-9  # seconds of such a pass by layers and by weights
 
@@ -215,7 +223,7 @@ def _factors(model: Checkpoint, request: PlanRequest) -> Mapping[str, float]:
         "calibrate": size * samples / CALIBRATED,
         "fit": layers / 2,
         "place": layers / 2,
-        "simulate": size * request.tokens / 128 / (3 if request.quick else 1),
+        "simulate": size * request.tokens / 128 / (5 if request.quick else 1),
         "predict": size * min(samples, QUICK if request.quick else TRIED) / TRIED,
     }
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 from tacita.checkpoint import Checkpoint
 from tacita.checkpoint.reference import reference
 from tacita.errors import PlanError
+from tacita.models.registry import attentions
 from tacita.packings import executor
 from tacita.packings.approximated import approximated
 from tacita.packings.executor import RESPONSE, Steps, prefixes
@@ -36,7 +37,7 @@ from tacita.planning.calibrate.walk import Answers, mark, trimmed
 from tacita.planning.circuit import Built
 from tacita.planning.options import Option
 from tacita.planning.place.circuit import Placed
-from tacita.planning.survey import BATCHED, Subject
+from tacita.planning.survey import BATCHED, TRIALS, Subject, draws_of
 from tacita.plans.answers import decimals_for, stated_noise
 from tacita.plans.error import MOST_DECIMALS, ErrorBound, share_of, tolerance_bound
 from tacita.plans.plan import Plan
@@ -48,7 +49,6 @@ from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
 from tacita.texts.vectors import LEAST_LENGTH, finished
 
-TRIALS = 3  # samples on which `sim` predicts the noise of the answer of one text
 NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a text of 5,000
 
 
@@ -97,7 +97,8 @@ def try_circuit(subject: Subject, built: Built, placed: Placed, answers: Answers
     phases, label = subject.phases, subject.label
     phases.enter("simulate", label)
     small = built.shrunk(len(samples))
-    how = phases.part, subject.processes, answers
+    draws = draws_of(subject.model.config, subject.request, len(samples))
+    how = phases.part, subject.processes, answers, draws
     simulation = run_simulation(subject.model, small, placed, samples, options, *how)
     for option in options:
         option.admit_noise(built.specs, NOISE * simulation.logit_noise)
@@ -122,11 +123,14 @@ def run_simulation(
     progress: Callable[[float, float], None] = lambda done, total: None,
     threads: int = 1,
     answers: Answers = MappingProxyType({}),
+    draws: int = 1,
 ) -> Simulation:
     """The samples' answers on `sim` and on `plain`, on so many threads. Raises PlanError without a sample.
 
     built: the placed circuit, or the same one with fewer sequences. Samples go as many at a time as it holds.
-    Of steps every beginning of a sample is an answer. answers: of the model, those that are there.
+    Of steps every beginning of a sample is an answer. answers: of the model, those that are there. draws: of
+    the noise of each request, from the last attention on, where most of it comes from; before it, and of
+    steps, there is one.
     """
     if not samples:
         raise PlanError(
@@ -135,11 +139,11 @@ def run_simulation(
     top, noise, slots = placed.parameters.max_level, noise_of(placed.parameters), built.shape.slots
     if built.circuit.kept:
         samples = [part for sample in samples for part in prefixes(sample)]
-    makes: tuple[Callable[[], SimBackend | PlainBackend], ...] = (
-        lambda: SimBackend(slots, top, inject=True, noise=noise),
-        lambda: PlainBackend(slots, top),
-    )
-    steps, total = count(1), 2 * -(-len(samples) // built.shape.texts) * len(placed.stages)
+    seeds, steps = count(), count(1)
+    last, names = [*attentions(model.config)][-1], [stage.name for stage in placed.stages]
+    begin = next((i for i, name in enumerate(names) if name.startswith(f"{last}.")), 0)
+    total = 2 * len(names) + (draws - 1) * (len(names) - begin)
+    total *= -(-len(samples) // built.shape.texts)
     logits: dict[type, list[Array]] = {SimBackend: [], PlainBackend: []}
 
     def inspect(be: Any, stage: str, live: Live) -> None:
@@ -147,19 +151,23 @@ def run_simulation(
         if stage == choice.STAGE:
             logits[type(be)].append(np.concatenate([be.decrypt(ct).real for ct in live[choice.LOGITS]]))
 
-    noisy, quiet = _answers(placed, built, samples, makes, inspect, threads)
+    makes: tuple[Callable[[], SimBackend | PlainBackend], ...] = (
+        lambda: SimBackend(slots, top, inject=True, noise=noise, seed=next(seeds)),
+        lambda: PlainBackend(slots, top),
+    )
+    runs = _answers(placed, built, samples, makes, draws, begin, inspect, threads)
     targets = [_target(model, sample, options, answers) for sample in samples]
     judged = [i for i, target in enumerate(targets) if target is not None]
     wanted = [target for target in targets if target is not None]
-    noisy, quiet, masks = (
-        [noisy[i] for i in judged],
-        [quiet[i] for i in judged],
-        [samples[i][1] for i in judged],
-    )
-    ended, still = ([finished(v, model.config.normalise) for v in values] for values in (noisy, quiet))
-    errors = tuple(float(np.max(rows)) for rows in distances(ended, wanted, masks))
-    of_answers, of_ended = deviation(noisy, quiet, masks), deviation(ended, still, masks)
-    of_logits = max(map(_noise_of_numbers, *logits.values()), default=0.0)
+    masks = [samples[i][1] for i in judged]
+    quiet, *noisy = [[run[i] for i in judged] for run in runs]
+    still, *ended = [[finished(v, model.config.normalise) for v in run] for run in (quiet, *noisy)]
+    of_errors = zip(*(distances(run, wanted, masks) for run in ended), strict=True)
+    errors = tuple(float(np.max(rows)) for rows in of_errors)
+    of_answers = max(deviation(run, quiet, masks) for run in noisy)
+    of_ended = max(deviation(run, still, masks) for run in ended)
+    pairs = zip(logits[SimBackend], cycle(logits[PlainBackend]), strict=False)
+    of_logits = max((_noise_of_numbers(*pair) for pair in pairs), default=0.0)
     return Simulation(errors, up(of_answers), up(of_ended), up(of_logits))
 
 
@@ -184,34 +192,40 @@ def _answers(
     built: Built,
     samples: Sequence[Sample],
     makes: Sequence[Callable[[], SimBackend | PlainBackend]],
+    draws: int,
+    begin: int,
     inspect: Callable[[Any, str, Live], None],
     threads: int,
 ) -> list[list[Array]]:
-    """Returns an answer for each sample on each kind of backend; of steps, each behind those before it.
-    inspect: called after each stage with the backend, too, of each kind in the same order."""
-    levels, circuit, texts = placed.levels, built.circuit, built.shape.texts
+    """Returns an answer for each sample without noise and in each draw of it; of steps, each behind those
+    before it. makes: a backend with new noise, and one without. begin: the stage that is the first to be
+    drawn again. inspect: called after each stage with the backend, too, of each draw in the same order."""
+    levels, circuit, texts, (noisy, quiet) = placed.levels, built.circuit, built.shape.texts, makes
     if circuit.kept:
-        steps = ((Steps(placed.stages, circuit, levels, be), be) for be in (make() for make in makes))
+        steps = ((Steps(placed.stages, circuit, levels, be), be) for be in (quiet(), noisy()))
         return [_of_steps(each, samples, partial(inspect, be)) for each, be in steps]
     groups = [samples[at : at + texts] for at in range(0, len(samples), texts)]
     requests: list[tuple[Any, Live]] = []
-    for make in makes:
+    for make in (quiet, noisy):
         for group in groups:
             be: Any = make()
             packed = circuit.request.pack(group).items()
             live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed}
             requests.append((be, live))
+    again = [(len(groups) + i, noisy()) for _ in range(draws - 1) for i in range(len(groups))]
+    backends: list[Any] = [*(be for be, _ in requests), *(be for _, be in again)]
 
     def of_request(number: int, stage: str, live: Live) -> None:
-        inspect(requests[number][0], stage, live)
+        inspect(backends[number], stage, live)
 
-    outs = executor.run_together(placed.stages, circuit.stages, requests, of_request, threads)
+    run = placed.stages, circuit.stages, requests, of_request, threads, again, begin
+    outs = executor.run_together(*run)
     results = [
         circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])
-        for (be, _), out in zip(requests, outs, strict=True)
+        for be, out in zip(backends, outs, strict=True)
     ]
     values = [
-        a.values for r, group in zip(results, groups * len(makes), strict=True) for a in r[: len(group)]
+        a.values for r, group in zip(results, groups * (1 + draws), strict=True) for a in r[: len(group)]
     ]
     return [values[at : at + len(samples)] for at in range(0, len(values), len(samples))]
 

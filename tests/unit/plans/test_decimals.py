@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,10 @@ from plans import TOKENS, real_plan
 from tacita.api import plan as make_plan
 from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.errors import PlanError
+from tacita.packings import executor
+from tacita.planning import trial
 from tacita.planning.request import PlanRequest
+from tacita.planning.survey import NUMBERS, draws_of
 from tacita.planning.trial import deviation
 from tacita.plans.answers import decimals_for, judge, least_noise, rounded, rounding_step, stated_noise
 from tacita.plans.error import (
@@ -96,6 +101,43 @@ def test_noise_is_the_deviation_of_the_noisiest_token():
 
 def test_of_two_numbers_the_larger_distance_counts():
     assert deviation([np.array([0.5, -0.25])], [np.zeros(2)], [np.ones(3)]) == 0.5
+
+
+def test_noise_is_drawn_until_answers_have_numbers_enough() -> None:
+    config, asked = tiny.checkpoint().config, PlanRequest()
+    assert draws_of(config, asked, 3) * 3 * config.outputs >= NUMBERS > 3 * config.outputs
+    assert draws_of(config, asked, 0) <= NUMBERS, "without a sample"
+    assert draws_of(config, asked, NUMBERS) == 1, "a batch holds as many"
+    assert draws_of(tiny.checkpoint(classes=NUMBERS // 3).config, asked, 3) == 1
+    assert draws_of(config, dataclasses.replace(asked, quick=True), 1) == 1
+
+
+@lru_cache
+def simulations() -> tuple[Checkpoint, list[tuple[Any, ...]], trial.Simulation]:
+    """A model of two layers, what its plan simulates, and what that shows."""
+    model, calls, run = tiny.checkpoint(layers=2), list[tuple[Any, ...]](), trial.run_simulation
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "run_simulation", lambda *how: calls.append(how) or run(*how))
+        states = tuple(tiny.inputs(model, TOKENS, real, seed) for seed, real in enumerate((8, 5, 8)))
+        make_plan(model, PlanRequest(preset="insecure_toy_n10", tokens=TOKENS, hidden_states=states))
+    return model, calls, run(*calls[0])
+
+
+def test_each_text_and_draw_has_noise_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before: three texts met the same noise. What is drawn again begins at the last attention."""
+    model, (call,), noise = simulations()
+    seeds, stages, simulated, after = list[int](), list[str](), trial.SimBackend, executor._after
+    monkeypatch.setattr(
+        trial, "SimBackend", lambda *sizes, **how: seeds.append(how["seed"]) or simulated(*sizes, **how)
+    )
+    monkeypatch.setattr(executor, "_after", lambda step, *how: stages.append(step.name) or after(step, *how))
+    assert trial.run_simulation(*call) == noise
+    draws, counts = draws_of(model.config, PlanRequest(), 3), Counter(stages)
+    assert seeds == [*range(3 * draws)]
+    assert draws > 1
+    assert counts["layer0.attention.scores"] == 3 * 2 and counts["layer1.attention.scores"] == 3 * (1 + draws)
+    once = trial.run_simulation(*call[:-1], 1)
+    assert once.noise <= noise.noise and len(once.errors) == len(noise.errors) == 3
 
 
 def test_answers_that_are_all_noise_are_not_planned() -> None:

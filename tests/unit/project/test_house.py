@@ -32,8 +32,8 @@ LINES = {
     "generation": 482,  # what a remote client needs of it is in texts; plans at hand (decisions 110, 139)
     "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7587,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 137)
-    "planning": 4544,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137)
+    "packings": 7609,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
+    "planning": 4574,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
     "plans": 3214,  # decision 125
     "schemes": 1582,  # a device (decision 122)
     "server": 8402,  # a worker on a device; texts whose rows are kept (decisions 122, 125)

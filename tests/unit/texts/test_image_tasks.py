@@ -139,7 +139,7 @@ def test_a_random_model_is_right_and_rounded_finely(tmp_path: Path) -> None:
     noise = [rng.integers(0, 256, (20, 30, 3), dtype=np.uint8) for _ in range(36)]
     states = [embed_image(made, Image.fromarray(each), 16) for each in noise]
     plan = api.plan(made, scheme="thor", tokens=16, preset="insecure_toy_n11", hidden_states=states[:32])
-    assert isinstance(plan, Plan) and plan.prediction.error.bound < 0.02
+    assert isinstance(plan, Plan) and plan.prediction.error.bound < 0.03
     for backend in ("plain", "sim"):
         for hidden, mask in states[32:]:
             how: dict[str, Any] = {"hidden_states": hidden[mask > 0.0], "backend": backend}

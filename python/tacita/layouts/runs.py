@@ -33,7 +33,7 @@ Runs = tuple[Run, ...]
 HIDDEN, MASK = "hidden", "mask"  # what numbers are: see `Tensor`
 MOST_STEPS = 6  # of a run; batches of several lanes have 5
 MOST_RUNS = 1 << 12  # of a tensor or of the numbers of a response; 512 tokens on diagonals take under 1,600
-MOST_ROUNDS = 64  # of the numbers of a mask, in one run
+MOST_ROUNDS = 64  # of the numbers of a mask, in one run, beside one number for each slot
 MOST_SLOTS = 1 << 27  # of a response: 4,096 ciphertexts of the largest ring
 REMAKE = "make the plan again"
 
@@ -118,7 +118,7 @@ class Request:
         for name, tensor in self.tensors.items():
             if tensor.source not in (HIDDEN, MASK):
                 raise ShapeError(f"layout: {name} is made of {tensor.source!r:.40}", hint=REMAKE)
-            numbers = masks * self.size if tensor.source == HIDDEN else MOST_ROUNDS * masks
+            numbers = masks * self.size if tensor.source == HIDDEN else MOST_ROUNDS * masks + self.slots
             _check_runs(name, tensor.runs, tensor.count * self.slots, numbers)
         return self
 

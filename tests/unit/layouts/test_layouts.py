@@ -13,11 +13,11 @@ from greedy import run_greedily
 
 from tacita.errors import ShapeError
 from tacita.layouts.columns import BatchAnswer, BatchShape, Columns, batch_request
-from tacita.layouts.multidiagonal import Features
+from tacita.layouts.multidiagonal import Features, by_key, by_token
 from tacita.layouts.numbered import runs_of, tensor_of
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import FeatureLayout, RowsShape
-from tacita.layouts.runs import Layout
+from tacita.layouts.runs import MASK, Layout, Request
 from tacita.layouts.vector import AnswerBlocks
 from tacita.packings.lowering import build
 from tacita.packings.shared.answer import token_response
@@ -216,3 +216,11 @@ def test_answers_that_do_not_fit_are_refused(blocks):
     for size, rows in ((0, 1), (2, 4)):
         with pytest.raises(ShapeError, match="an answer of"):
             BatchAnswer(BatchShape(64, 8), size, 1.0, rows)
+
+
+@pytest.mark.parametrize("tokens", [64, 128, 512])
+def test_masks_on_diagonals_are_in_range(tokens):
+    """A mask goes on by one number a slot, so one run may have as many numbers as slots."""
+    layout = Features.hidden(1 << 15, tokens, 2, 64)
+    mask = tensor_of(MASK, (tokens,), 1 << 15, lambda keep: [by_token(layout, keep), *by_key(layout, keep)])
+    Request(1 << 15, 1, tokens, 128, 1.0, {MASK: mask}).check()

@@ -24,20 +24,20 @@ LINES = {
     "approx": 2563,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1478,  # attention by tiles (decision 105)
     "checkpoint": 2456,  # decoders behind public tokens (decision 98)
-    "cli": 6665,  # windows, devices of OpenCL, files of prompts (89, 93, 105, 108, 110, 114, 119, 122, 125)
-    "client": 3174,  # requests on all threads, windows, texts by requests, kept rows (95, 105, 110, 119, 125)
+    "cli": 6783,  # windows, devices of OpenCL, files of prompts (89, 93, 105 to 125, 140)
+    "client": 3184,  # requests on all threads, windows, texts by requests, kept rows (95, 105 to 140)
     "data": 39,
-    "evaluate": 1759,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
-    "gateway": 518,  # decision 125
-    "generation": 482,  # what a remote client needs of it is in texts; plans at hand (decisions 110, 139)
-    "layouts": 1949,  # texts side by side; cells of one word (decisions 94, 104)
+    "evaluate": 1757,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
+    "gateway": 522,  # decisions 125, 140
+    "generation": 488,  # what a remote client needs of it is in texts; plans at hand (110, 139, 140)
+    "layouts": 1947,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2135,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7609,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
-    "planning": 4574,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
-    "plans": 3214,  # decision 125
+    "planning": 4575,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
+    "plans": 3216,  # decisions 125, 140
     "schemes": 1582,  # a device (decision 122)
-    "server": 8402,  # a worker on a device; texts whose rows are kept (decisions 122, 125)
-    "slots": 2680,  # texts side by side; tables and operands in parts; noise (94, 107, 132, 136)
+    "server": 8423,  # a worker on a device; texts whose rows are kept (decisions 122, 125, 140)
+    "slots": 2694,  # texts side by side; tables and operands in parts; noise (94, 107, 132, 136, 138)
     "texts": 2336,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119, 125)
     "two_party": 6409,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }

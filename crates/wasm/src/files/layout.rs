@@ -6,7 +6,7 @@ use tacita_ckks::Complex64;
 
 const MOST_STEPS: usize = 6;
 const MOST_RUNS: usize = 1 << 12;
-const MOST_ROUNDS: usize = 64; // of the numbers of a mask
+const MOST_ROUNDS: usize = 64; // of the numbers of a mask, beside one number for each slot
 const MOST_SLOTS: usize = 1 << 24; // of a tensor or a response: a page has less memory than other clients
 /// Of what belongs to be equal, zero or one: largest difference whatever the plan says, beside the largest
 /// number.
@@ -92,11 +92,11 @@ impl Request {
     pub fn fits(&self) -> bool {
         let masks = self.texts.checked_mul(self.tokens);
         self.tensors.values().all(|tensor| {
-            let rounds = match tensor.source {
-                Source::Hidden => self.size,
-                Source::Mask => MOST_ROUNDS,
+            let (rounds, more) = match tensor.source {
+                Source::Hidden => (self.size, 0),
+                Source::Mask => (MOST_ROUNDS, self.slots),
             };
-            let numbers = masks.and_then(|masks| masks.checked_mul(rounds));
+            let numbers = masks.and_then(|masks| masks.checked_mul(rounds)?.checked_add(more));
             let slots = total(tensor.count, self.slots);
             slots.zip(numbers).is_some_and(|(s, n)| fits(&tensor.runs, s, n))
         })

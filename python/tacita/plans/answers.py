@@ -166,5 +166,5 @@ def _coarse(plan: PlanHeader, values: NDArray[np.float64]) -> Iterator[str]:
     if size < STEPS * step:
         yield (
             f"rounded to multiples of {step:g}, and {what} {size:.2g}: the plan's noise leaves no more "
-            "decimals; a plan with --packing multidiagonal --functions thor or another scheme may"
+            "decimals; a plan with --functions thor, of --packing multidiagonal or of another scheme may"
         )

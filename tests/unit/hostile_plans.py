@@ -185,7 +185,7 @@ FILE_TABLE = [
     ("a run of 2^150 slots", put(*TENSORS, "mask", "runs", 0, value=[0, 0, *[1 << 50, 1, 0] * 3]), RUNS_IN),
     ("a run of seven steps", put(*TENSORS, "mask", "runs", 0, value=[0, 0, *[1, 1, 1] * 7]), RUNS_IN),
     ("a run behind the last number", put(*TENSORS, "hidden", "runs", 0, value=[0, 128]), RUNS_IN),
-    ("a mask that goes round and round", put(*TENSORS, "mask", "runs", 0, value=[0, 8 * 64]), RUNS_IN),
+    ("a mask that goes round and round", put(*TENSORS, "mask", "runs", 0, value=[0, 8 * 64 + 512]), RUNS_IN),
     (
         "slots filled a hundred times",
         lambda d: put(*TENSORS, "mask", "runs", value=[[0, 0, 512, 1, 0]] * 100)(d),

@@ -28,9 +28,9 @@ SEARCHED = {"documents", "nearest", "titles"}
 OF_SEVERAL = {"inputs", "objective"}  # which shape a batch, or decide between schemes
 # Keys of [plan] that mean nothing to a command. `demo` has steps of its own, which read the file.
 PASSED_OVER: dict[str, tuple[Callable[..., None], set[str]]] = {
-    "plan": (plan.run, {"cache"}),  # there is no client of its files that asks row by row
-    "publish": (plan.publish, {"cache"}),
-    "estimate": (estimate.estimate, {"cache"}),
+    "plan": (plan.run, set()),
+    "publish": (plan.publish, set()),
+    "estimate": (estimate.estimate, set()),
     "classify": (tasks.classify, {*DECODERS, "inputs", "documents", "titles"}),  # as many as it has texts
     "search": (tasks.search, {*DECODERS, "inputs", "titles"}),
     "accuracy": (accuracy.run, {*DECODERS, *SEARCHED}),

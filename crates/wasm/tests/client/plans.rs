@@ -62,7 +62,7 @@ fn other_plans_are_refused() {
         (&*format!("{mask}/runs"), json!([[0, 0, 0, 1, 0]])),
         (&*format!("{mask}/runs"), json!([[0, 0, 2, 0, 1]])),
         (&*format!("{mask}/runs"), json!([[127, 0, 2, 1, 0]])),
-        (&*format!("{mask}/runs"), json!([[0, 16 * 64]])),
+        (&*format!("{mask}/runs"), json!([[0, 16 * 64 + 128]])),
         (&*format!("{mask}/runs"), json!([[0, 0, 2, u64::MAX, 0]])),
         (&*format!("{mask}/runs"), json!([[u64::MAX, 0, 2, 1, 0]])),
         (&*format!("{mask}/runs"), json!([[0, 0, far, 1, 0, far, 1, 0]])),

@@ -25,7 +25,7 @@ PACKAGE = ROOT / "python" / "tacita"
 GOOD, BAD = "a film of quiet beauty", "a waste of time"
 # Bytes at most of what a wheel is made of, as it packs them: the figure of the day, rounded up a little. A
 # release packs tighter, and has less of a module (decision 123), but grows by what these grow.
-PARTS = {"module": 3_900_000, "models": 5_960_000, "page": 620_000, "rest": 1_100_000}
+PARTS = {"module": 3_900_000, "models": 6_040_000, "page": 620_000, "rest": 1_100_000}
 TOY = ["--preset", "insecure_toy_n11", "--tokens", "16", "--text", GOOD]
 
 

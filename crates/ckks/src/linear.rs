@@ -17,8 +17,14 @@ use crate::backend::{Backend, CiphertextOf as Of};
 use crate::keys::KeyKind;
 use crate::{Ciphertext, CkksError, Evaluator};
 use rayon::prelude::*;
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use tacita_rlwe::ciphertext::Polynomial;
+
+/// Bytes of encoded vectors that [`Evaluator::linear`] has at once, or those of one output: a decoder's map
+/// to 50,257 words is seven outputs of some 1.5 GB each.
+const ENCODED_BYTES: usize = 2 << 30;
 
 impl<B: Backend> Evaluator<B> {
     /// Encodes a transform for ciphertexts of `limbs` limbs. `lifted` keeps babies over QP (right for small
@@ -34,7 +40,17 @@ impl<B: Backend> Evaluator<B> {
         lifted: bool,
     ) -> Result<EncodedTransform<B::Vectors>, CkksError> {
         check(t)?;
-        let lifted = lifted && t.terms.iter().any(|x| x.baby != 0);
+        self.encode_over(t, limbs, plain_scale, lifted && rotates(t))
+    }
+
+    /// lifted: as it is, whether inputs are rotated or not.
+    fn encode_over(
+        &self,
+        t: &LinearTransform,
+        limbs: usize,
+        plain_scale: f64,
+        lifted: bool,
+    ) -> Result<EncodedTransform<B::Vectors>, CkksError> {
         let special = if lifted { self.rlwe().p_len() } else { 0 };
         let vectors = t
             .vectors
@@ -58,6 +74,9 @@ impl<B: Backend> Evaluator<B> {
 
     /// Encodes and applies a transform; the outputs have the canonical scale one level below. One level.
     ///
+    /// Outputs whose vectors would take too much memory at once are made one after the other, each with the
+    /// rotations of the inputs anew. No bit changes.
+    ///
     /// # Errors
     /// [`CkksError::Level`], missing rotation keys, [`CkksError::Shape`].
     pub fn linear<C: Borrow<Of<B>>>(
@@ -65,6 +84,17 @@ impl<B: Backend> Evaluator<B> {
         inputs: &[C],
         t: &LinearTransform,
     ) -> Result<Vec<Of<B>>, CkksError> {
+        self.linear_within(inputs, t, ENCODED_BYTES)
+    }
+
+    /// most: bytes of encoded vectors at once, or those of one output.
+    fn linear_within<C: Borrow<Of<B>>>(
+        &self,
+        inputs: &[C],
+        t: &LinearTransform,
+        most: usize,
+    ) -> Result<Vec<Of<B>>, CkksError> {
+        check(t)?;
         let inputs: Vec<&Of<B>> = inputs.iter().map(Borrow::borrow).collect();
         let first = inputs.first().ok_or(CkksError::Shape {
             op: "linear",
@@ -77,8 +107,14 @@ impl<B: Backend> Evaluator<B> {
             .iter()
             .map(|c| self.aligned(c, level, scale))
             .collect::<Result<Vec<_>, _>>()?;
-        let encoded = self.encode_transform(t, level + 1, self.plain_scale(&aligned[0]), true)?;
-        self.apply_transform(&aligned, &encoded)
+        let plain_scale = self.plain_scale(&aligned[0]);
+        let each = (level + 1 + self.rlwe().p_len()) * size_of::<f64>();
+        let mut outputs = Vec::with_capacity(t.outputs);
+        for part in parts_of(t, each, most) {
+            let encoded = self.encode_over(&part, level + 1, plain_scale, rotates(t))?;
+            outputs.extend(self.apply_transform(&aligned, &encoded)?);
+        }
+        Ok(outputs)
     }
 
     /// Applies an encoded transform and rescales.
@@ -127,6 +163,47 @@ impl<B: Backend> Evaluator<B> {
         }
         Ok(())
     }
+}
+
+fn rotates(t: &LinearTransform) -> bool {
+    t.terms.iter().any(|x| x.baby != 0)
+}
+
+/// The transform in as few parts, each of neighbouring outputs, as have no more than `most` bytes of encoded
+/// vectors, or one output. each: bytes of an encoded number over all limbs.
+fn parts_of(t: &LinearTransform, each: usize, most: usize) -> Vec<Cow<'_, LinearTransform>> {
+    let bytes = |v: usize| 2 * t.vectors[v].len() * each;
+    if (0..t.vectors.len()).map(bytes).sum::<usize>() <= most {
+        return vec![Cow::Borrowed(t)];
+    }
+    let mut parts: Vec<(Range<usize>, BTreeSet<usize>)> = vec![];
+    for output in 0..t.outputs {
+        let of_output = t.terms.iter().filter(|x| x.output == output);
+        let vectors: BTreeSet<usize> = of_output.map(|x| x.vector).collect();
+        match parts.last_mut() {
+            Some((range, kept)) if kept.union(&vectors).map(|&v| bytes(v)).sum::<usize>() <= most => {
+                kept.extend(vectors);
+                range.end = output + 1;
+            }
+            _ => parts.push((output..output + 1, vectors)),
+        }
+    }
+    let part = |(range, kept): (Range<usize>, BTreeSet<usize>)| {
+        let numbers: BTreeMap<usize, usize> = kept.iter().zip(0..).map(|(&v, number)| (v, number)).collect();
+        let inside = t.terms.iter().filter(|x| range.contains(&x.output));
+        let moved = |x: &Term| Term {
+            output: x.output - range.start,
+            vector: numbers[&x.vector],
+            ..*x
+        };
+        Cow::Owned(LinearTransform {
+            vectors: kept.iter().map(|&v| t.vectors[v].clone()).collect(),
+            terms: inside.map(moved).collect(),
+            outputs: range.len(),
+            horner_step: t.horner_step,
+        })
+    };
+    parts.into_iter().map(part).collect()
 }
 
 fn check(t: &LinearTransform) -> Result<(), CkksError> {

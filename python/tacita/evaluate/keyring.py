@@ -38,6 +38,9 @@ REFRESH = 16_000  # bytes of a bootstrap while it runs, a coefficient of the rin
 # and what the process grows by on the way. Measured, 24.7 on three layers of BERT-base's shape (21.9 million
 # weights, packing rows): 18.4 of them in the diagonals
 IN_CIRCUIT = 25
+# bytes of a weight of a decoder's last map while it runs, encoded at a low level and over the special primes,
+# and of those that the engine has at once: the outputs of larger maps are made in turn
+ENCODED, ENCODED_AT_ONCE = 256, 1 << 31
 
 
 def ciphertext_budget(plan: Plan, memory: float) -> int:
@@ -102,8 +105,9 @@ def circuit_bytes(plan: Plan) -> int:
     m = plan.model
     weights = m.layers * (4 * m.hidden**2 + 2 * m.hidden * m.intermediate)
     tables = m.embeddings.vocab + m.embeddings.positions + m.embeddings.types if m.embeddings else 0
-    weights += m.hidden * m.embeddings.vocab if m.embeddings and plan.backwards else 0  # the last map
-    return weights * (NUMBER + IN_CIRCUIT) + tables * m.hidden * NUMBER
+    last = m.hidden * m.embeddings.vocab if m.embeddings and plan.backwards else 0
+    encoded = min(last * ENCODED, ENCODED_AT_ONCE)
+    return (weights + last) * (NUMBER + IN_CIRCUIT) + tables * m.hidden * NUMBER + encoded
 
 
 def predicted_memory(plan: Plan, memory: float) -> int:

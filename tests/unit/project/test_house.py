@@ -27,7 +27,7 @@ LINES = {
     "cli": 6783,  # windows, devices of OpenCL, files of prompts (89, 93, 105 to 125, 140)
     "client": 3184,  # requests on all threads, windows, texts by requests, kept rows (95, 105 to 140)
     "data": 39,
-    "evaluate": 1757,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
+    "evaluate": 1761,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
     "gateway": 522,  # decisions 125, 140
     "generation": 488,  # what a remote client needs of it is in texts; plans at hand (110, 139, 140)
     "layouts": 1947,  # texts side by side; cells of one word (decisions 94, 104)

@@ -57,19 +57,22 @@ fn transform(slots: usize) -> LinearTransform {
     }
 }
 
+fn encrypted(e: &Evaluator, secret: &SecretKey, level: usize, seed: usize) -> Ciphertext {
+    let scale = e.params().scale(level);
+    let plain = e
+        .encode(&vector(e.params().slots(), seed), scale, level + 1)
+        .unwrap();
+    encrypt::encrypt_secret(e.rlwe(), secret, &plain, scale)
+        .unwrap()
+        .0
+}
+
 #[test]
 fn streamed_sums_are_those_of_kept_babies() {
     let (e, secret) = client();
-    let (rlwe, t) = (e.rlwe(), transform(e.params().slots()));
+    let t = transform(e.params().slots());
     for level in [1, 4] {
-        let input = |seed| {
-            let scale = e.params().scale(level);
-            let plain = e
-                .encode(&vector(e.params().slots(), seed), scale, level + 1)
-                .unwrap();
-            encrypt::encrypt_secret(rlwe, &secret, &plain, scale).unwrap().0
-        };
-        let (first, second) = (input(1), input(2));
+        let [first, second] = [1, 2].map(|seed| encrypted(&e, &secret, level, seed));
         let inputs = [&first, &second];
         let encoded = e
             .encode_transform(&t, level + 1, e.plain_scale(inputs[0]), true)
@@ -203,5 +206,30 @@ fn sums_without_giants_are_those_of_kept_babies() {
     assert!(kept[4].0.limbs.iter().all(|limb| limb.iter().all(|&x| x == 0.0)));
     for (a, b) in e.context().babies_only(&inputs, &t).unwrap().iter().zip(&kept) {
         assert!(a.0.limbs == b.0.limbs && a.1.limbs == b.1.limbs);
+    }
+}
+
+#[test]
+fn outputs_in_turn_are_those_of_one_call() {
+    let (e, secret) = client();
+    let mut t = transform(e.params().slots());
+    for term in &mut t.terms {
+        if term.output == 1 {
+            term.baby = 0; // the second output rotates no input
+        }
+    }
+    let inputs = [1, 2].map(|seed| encrypted(&e, &secret, 4, seed));
+    let limbs = inputs[0].limbs() + e.rlwe().p_len();
+    let all = parts_of(&t, limbs * 8, usize::MAX).len();
+    assert_eq!((all, parts_of(&t, limbs * 8, 0).len()), (1, 2));
+    let (once, in_turn) = (
+        e.linear(&inputs, &t).unwrap(),
+        e.linear_within(&inputs, &t, 0).unwrap(),
+    );
+    assert_eq!(once.len(), in_turn.len());
+    for (a, b) in once.iter().zip(&in_turn) {
+        assert_eq!((a.scale, a.polys.len()), (b.scale, b.polys.len()));
+        let mut polys = a.polys.iter().zip(&b.polys);
+        assert!(polys.all(|(a, b)| a.q_len == b.q_len && a.limbs == b.limbs));
     }
 }

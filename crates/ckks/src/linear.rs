@@ -28,7 +28,8 @@ const ENCODED_BYTES: usize = 2 << 30;
 
 impl<B: Backend> Evaluator<B> {
     /// Encodes a transform for ciphertexts of `limbs` limbs. `lifted` keeps babies over QP (right for small
-    /// plaintexts); otherwise babies are brought back to Q and the plaintexts need no special limbs.
+    /// plaintexts of a transform that rotates inputs); otherwise babies are brought back to Q and the
+    /// plaintexts need no special limbs.
     ///
     /// # Errors
     /// [`CkksError::Shape`] for bad vectors or giants that Horner's step does not divide.
@@ -40,17 +41,6 @@ impl<B: Backend> Evaluator<B> {
         lifted: bool,
     ) -> Result<EncodedTransform<B::Vectors>, CkksError> {
         check(t)?;
-        self.encode_over(t, limbs, plain_scale, lifted && rotates(t))
-    }
-
-    /// lifted: as it is, whether inputs are rotated or not.
-    fn encode_over(
-        &self,
-        t: &LinearTransform,
-        limbs: usize,
-        plain_scale: f64,
-        lifted: bool,
-    ) -> Result<EncodedTransform<B::Vectors>, CkksError> {
         let special = if lifted { self.rlwe().p_len() } else { 0 };
         let vectors = t
             .vectors
@@ -111,7 +101,7 @@ impl<B: Backend> Evaluator<B> {
         let each = (level + 1 + self.rlwe().p_len()) * size_of::<f64>();
         let mut outputs = Vec::with_capacity(t.outputs);
         for part in parts_of(t, each, most) {
-            let encoded = self.encode_over(&part, level + 1, plain_scale, rotates(t))?;
+            let encoded = self.encode_transform(&part, level + 1, plain_scale, t.rotates())?;
             outputs.extend(self.apply_transform(&aligned, &encoded)?);
         }
         Ok(outputs)
@@ -163,10 +153,6 @@ impl<B: Backend> Evaluator<B> {
         }
         Ok(())
     }
-}
-
-fn rotates(t: &LinearTransform) -> bool {
-    t.terms.iter().any(|x| x.baby != 0)
 }
 
 /// The transform in as few parts, each of neighbouring outputs, as have no more than `most` bytes of encoded

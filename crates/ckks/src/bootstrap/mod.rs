@@ -93,7 +93,8 @@ impl<B: Backend> Bootstrapper<B> {
     /// Without slots-to-coefficients, for what begins at the raise.
     fn of_coefficients(e: &Evaluator<B>) -> Result<Self, CkksError> {
         let (p, top) = (e.params(), e.rlwe().q_len() - 1);
-        let cts_each = |i, t| e.encode_transform(&t, top + 1 - i, p.cts_step() * p.prime(top - i), true);
+        let cts_each =
+            |i, t| e.encode_transform(&t, top + 1 - i, p.cts_step() * p.prime(top - i), t.rotates());
         let (raise, cts) = rayon::join(
             || Raise::new(e),
             || dft::coefficients_to_slots(e.encoder(), p.slots(), FACTOR, cts_each),

@@ -32,6 +32,13 @@ pub struct LinearTransform {
     pub horner_step: Option<i64>,
 }
 
+impl LinearTransform {
+    /// Whether inputs are rotated before the products.
+    pub fn rotates(&self) -> bool {
+        self.terms.iter().any(|x| x.baby != 0)
+    }
+}
+
 /// The rotations a transform needs keys for.
 pub fn required_rotations(t: &LinearTransform) -> BTreeSet<i64> {
     let mut steps: BTreeSet<i64> = t.terms.iter().map(|x| x.baby).collect();

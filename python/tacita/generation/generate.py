@@ -300,7 +300,7 @@ def _encrypted(
     plan: Plan, model: Checkpoint, texts: Sequence[Writing], request: Request, shown: Shown
 ) -> Iterator[tuple[int, Token]]:
     """Yields tokens from ciphertexts. Keys are made when the first token is asked for and deleted after the
-    last."""
+    last; those of a work folder stay there."""
     options = {name: getattr(request, name) for name in PLACE} | {"keep_key": request.work is not None}
     options |= {"allow_insecure": request.allow_insecure, "bar": shown.bar}
     with asking(plan, model, request.backend, len(texts), **options) as ask:

@@ -158,7 +158,7 @@ def test_an_option_that_a_command_has_no_use_for_is_refused(words: list[str], me
 
 
 def test_a_scheme_of_a_file_is_not_passed_over_by_a_port(settings: Callable[[str], None]) -> None:
-    """Its promise is another one."""
+    """A port has two parties alone, whose threats are others than those of ciphertexts."""
     settings("[plan]\nscheme = 'thor'\n[network]\ninsecure_plain_tcp = true\n")
     status, _, err = run("classify", "fine", *PORT)
     assert status == 2 and "[plan] scheme thor at a port (it has bumblebee alone)" in err, err

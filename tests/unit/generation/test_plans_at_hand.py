@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from test_generation_encrypted import RING, TEXTS, TOKENS, folder_of
 
 import tacita
 from tacita.cli import main
+from tacita.plans.plan import Plan
 
 ON = ["--scheme", "thor", "--preset", RING]
 ASK = [*ON, "--tokens", str(TOKENS)]
@@ -32,7 +34,9 @@ def tokens(tmp_path: Path, *arguments: str) -> list[int]:
     return found
 
 
-def test_a_plan_is_not_made_anew(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_not_made_anew(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says what it is of where something else is asked for, and no other model has it."""
     plan = tmp_path / "work" / "plan.json"
     assert main(["plan", "--model", model, *ASK, "--work", str(plan.parent)]) == 0
@@ -44,6 +48,11 @@ def test_a_plan_is_not_made_anew(model: str, tmp_path: Path, capsys: pytest.Capt
     less = [*ON, "--tokens", "8", "--backend", "sim", "--max-tokens", "2"]
     assert main(["generate", "time is", "--model", model, *less]) == 2
     assert "tokens 8 by the plan of the work folder, whose tokens is 16" in capsys.readouterr().err
+    wider = replace(Plan.load(plan), gap=0.2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "load", lambda _path: wider)
+        assert main(["generate", "time is", "--reveal", "token", *on]) == 2
+    assert "gap 0.1 by the plan of the work folder, whose gap is 0.2" in capsys.readouterr().err
     (tmp_path / "other").mkdir()
     other = str(folder_of(tmp_path / "other", layers=2))
     assert main(["generate", "time is", "--model", other, *on[2:]]) == 2

@@ -17,7 +17,7 @@ from tacita.cli.service.started import started
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
-TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
+TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "the film is bad"]
 TOY: Values = {"plan": {"preset": "insecure_toy_n10", "tokens": 16}, "run": {"allow_insecure": True}}
 
 

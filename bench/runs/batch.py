@@ -212,8 +212,8 @@ def _of_texts(
         return Task(model, {"texts": known}, tokens, scheme, preset, asked)
     examples = read_examples(file) if file else [(text, -1) for text in load_texts()[1::2]]
     texts, labels = _repeated([each for each in examples if length_of(model, each[0]) <= tokens], inputs)
-    calibration = {"texts": PlanRequest().calibrated_for(texts).texts if file else load_texts()[::2]}
-    return Task(model, calibration, tokens, scheme, preset, texts, labels if file else None)
+    by = {"texts": PlanRequest().calibrated_for(texts).texts if file else load_texts()[::2]}
+    return Task(model, by, tokens, scheme, preset, texts, labels if file and model.config.labels else None)
 
 
 def _repeated(examples: Sequence[tuple[Text, int]], count: int | None) -> tuple[list[Text], list[int]]:

@@ -86,6 +86,17 @@ def test_batch_on_plain_reports_every_field(labelled: Path, tmp_path: Path) -> N
     assert "an input" in out
 
 
+def test_an_encoder_has_cosines_and_no_accuracy(labelled: Path, tmp_path: Path) -> None:
+    encoder = make_random_checkpoint(layers=1, labels=(), pooling="mean", normalise=True)
+    model, report = write_folder(encoder, tmp_path / "model"), tmp_path / "report.json"
+    options = ["--model", str(model), "--tokens", "16", "--backend", "plain", *TOY]
+    status, _, err = bench("batch", *options, "--texts", str(labelled), "--json", str(report))
+    assert status == 0, err
+    found = json.loads(report.read_text())
+    assert (found["inputs"], found["accuracy"], found["reference_accuracy"]) == (4, None, None)
+    assert found["cosine"] > 0.999
+
+
 def test_of_a_file_of_lines_the_first_calibrate_and_the_last_are_measured(tmp_path: Path) -> None:
     model, texts = write_folder(make_random_checkpoint(layers=1), tmp_path / "model"), tmp_path / "texts.txt"
     texts.write_text("a fine film\nthe plot is dull\n\nnever boring\na very bad film\nnever boring\n")

@@ -312,6 +312,15 @@ def test_four_words_have_what_a_vocabulary_has() -> None:
     assert figures["cross_entropy"] == pytest.approx(-logs[0][3])
 
 
+def test_of_words_that_rounding_made_equal_a_client_takes_the_first() -> None:
+    """The right one is the second of them: a text would go on with another."""
+    row = Row(2, *reversed(of_words(2, np.array([0.0, 3.0, 3.0]), np.array([0.0, 2.9, 3.1]))), 0.1, 0)
+    figures = language([row])
+    shares = [figures[name] for name in ("accuracy", "reference_accuracy", "agreement")]
+    assert shares == [0.0, 1.0, 0.0]
+    assert figures["cross_entropy"] == pytest.approx(-np.log(1.0 / (2.0 + np.exp(-3.0))))
+
+
 @pytest.mark.parametrize("name", [name for name in BAD if name != "too long"])
 def test_a_file_that_must_be_whole_is_refused_by_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / "data.tsv"

@@ -71,10 +71,15 @@ class Input:
 
 def of_words(label: float, *logits: Array) -> tuple[tuple[float, ...], ...]:
     """Returns of each side the logarithms of a decoder's probabilities of four words, which a vocabulary's
-    figures need: of the right one, of each side's likeliest, and of that in which the sides differ most."""
+    figures need: of the right one, of each side's likeliest, and of that in which the sides differ most. Of
+    words that are equally likely a client takes the first; the others are a last bit less likely here."""
     shifted = [each - each.max() for each in map(np.ravel, logits)]
     sides = np.array([each - math.log(np.exp(each).sum()) for each in shifted])
-    words = [int(label), *sides.argmax(axis=1), np.ptp(sides, axis=0).argmax()]
+    words = np.array([int(label), *sides.argmax(axis=1), np.ptp(sides, axis=0).argmax()])
+    for side in sides:
+        equal = side == side.max()
+        equal[side.argmax()] = False
+        side[equal] = np.nextafter(side.max(), -np.inf)
     return tuple(tuple(side[words].tolist()) for side in sides)
 
 

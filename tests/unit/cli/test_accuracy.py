@@ -243,6 +243,19 @@ def test_a_decoder_has_a_perplexity_beside_the_float_models(
     assert status == 2 and "a decoder on ckks" in err
 
 
+def test_lines_of_a_decoders_text_that_calibrated_its_plan_are_counted(tmp_path: Path) -> None:
+    """Their values lie in intervals that were made of them."""
+    lines, report = ["Emma was happy.", "She was not.", "It was well."], tmp_path / "report.json"
+    for name, chosen in (("text.txt", lines), ("few.txt", lines[:2])):
+        (tmp_path / name).write_text("\n".join(chosen))
+    options = ["--model", "austen-tiny", "--data", str(tmp_path / "text.txt"), "--tokens", "8"]
+    options += ["--texts", str(tmp_path / "few.txt"), "--limit", "1", "--json", str(report)]
+    how = ["--scheme", "bumblebee", "--backend", "plain", "--processes", "1"]
+    status, err = tacita_command("accuracy", *options, *how)
+    assert status == 0 and "2 of its lines, so not unseen" in err, err
+    assert json.loads(report.read_text())["calibrated_on"] == 2
+
+
 EVERY = ("softmax", "norm", "gelu", "tanh")
 CIRCUITS = [("thor", "tacita"), ("arion", "tacita"), ("thor", "arion"), ("thor", "moai"), ("thor", "thor")]
 

@@ -33,6 +33,7 @@ from tacita.resources import threads as all_threads
 from tacita.schemes.base import REAL, Place
 from tacita.schemes.ciphertexts import parameters
 from tacita.settings import Settings
+from tacita.texts.embed import Text
 from tacita.texts.generation import ids_of
 from tacita.texts.task import NEXT, REGRESSION, SINGLE_LABEL, require_kind
 from tacita.texts.task import TaskModel as Model
@@ -103,8 +104,10 @@ def run(
     backend, checkpoint = run.backend or "sim", load_model(options)  # by its folder, for other processes too
     require_device(run.device, backend != REAL and f"--backend {backend}")
     problem, ablation = problem_of(checkpoint.config, backend), exact_of(exact, checkpoint, backend)
+    lines, bad = list[Text](), list[Line]()  # of a decoder's text
     if problem == NEXT:
-        inputs, bad = predicted(checkpoint, data, request.tokens, limit), list[Line]()
+        lines = whole(data)
+        inputs = predicted(checkpoint, data, lines, request.tokens, limit)
     else:
         labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
         if checkpoint.config.image is not None:
@@ -150,7 +153,7 @@ def run(
         "scheme": plan.scheme,
         "peak_rss_gb": peak_memory_gb(),
         "parameters": parameters(plan) if isinstance(plan, Plan) and encrypted else None,
-        "calibrated_on": sum(text in calibrating for text in texts),
+        "calibrated_on": sum(text in calibrating for text in texts or lines),
         "rejected": [{"line": line.number, "error": line.problem} for line in bad],
     }
     with reporting(json, figures):
@@ -176,14 +179,19 @@ def exact_of(names: str, model: Checkpoint, backend: str) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def predicted(model: Checkpoint, data: Path, tokens: int, limit: int) -> list[Input]:
-    """Returns an input for each token of a text but the first: what stands before it, at most so many tokens,
-    and as its label the token. What the tokenizer puts before a text stands before all of these. Raises
-    InputError for a file that cannot be read, is huge, or holds no two tokens."""
+def whole(data: Path) -> list[Text]:
+    """Returns the lines of a decoder's text. Raises InputError for a file that cannot be read or is huge."""
     lines = read_lines(data)
     if bad := next((line for line in lines if line.problem), None):
         raise InputError(f"{data}:{bad.number}: {bad.problem}", hint="a file of text")
-    text = "\n".join(str(line.text) for line in lines)
+    return [line.text for line in lines]
+
+
+def predicted(model: Checkpoint, data: Path, lines: Sequence[Text], tokens: int, limit: int) -> list[Input]:
+    """Returns an input for each token of a text but the first: what stands before it, at most so many tokens,
+    and as its label the token. What the tokenizer puts before a text stands before all of these. Raises
+    InputError for a file that holds no two tokens."""
+    text = "\n".join(map(str, lines))
     ids, begun = ids_of(model, text, begun=False), ids_of(model, text, begun=True)
     front = ids[: len(ids) - len(begun)]
     if len(begun) < 2:
@@ -336,7 +344,8 @@ def _show(figures: dict[str, Any]) -> None:
     warned += f", {figures['empty']} without an answer" if figures["empty"] else ""
     left_out = f", {several(len(figures['rejected']), 'line')} left out" if figures["rejected"] else ""
     rows["sentences"] = warned + left_out
-    unseen = "none" if not figures["calibrated_on"] else f"{figures['calibrated_on']} of them, so not unseen"
+    them = "of its lines" if "perplexity" in figures else "of them"
+    unseen = f"{figures['calibrated_on']} {them}, so not unseen" if figures["calibrated_on"] else "none"
     rows["used to calibrate"] = unseen
     rows["time"] = f"{duration(figures['seconds_per_sentence'])} a sentence"
     rows["security"] = security_of(figures)

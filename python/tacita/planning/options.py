@@ -236,6 +236,11 @@ class HiddenTable(Option):
             raise InputError(what, hint=nearest(request.embeddings, EMBEDDINGS))
         return HiddenTable() if request.embeddings != PUBLISHED else None
 
+    def shape(self, shape: Shape) -> Shape:
+        """Raises PlanError: clients of ciphertexts embed their texts themselves."""
+        hint = "scheme bumblebee looks words up in an encrypted table"
+        raise PlanError("a hidden table of words in a plan on ciphertexts", hint=hint)
+
     def basis(self, model: Checkpoint, tokens: int, basis: Basis) -> Basis:
         """Calibrates on the states behind the front, which is part of the program."""
         texts = texts_for(model) if basis.texts is None else basis.texts

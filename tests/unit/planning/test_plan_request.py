@@ -12,8 +12,9 @@ from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.approx.functions import Functions
-from tacita.errors import InputError
+from tacita.errors import InputError, PlanError
 from tacita.planning.request import Fields, Objective, PlanRequest
+from tacita.plans.commitment import LinkSpeed
 from tacita.plans.presets import PRESETS
 from tacita.two_party.arithmetic.base import Formats
 
@@ -103,6 +104,16 @@ def test_a_scheme_has_an_activation_of_its_own_unless_one_is_named() -> None:
 def test_two_parties_have_no_packing() -> None:
     with pytest.raises(InputError, match="scheme bumblebee on packing 'rows'"):
         PlanRequest(scheme="bumblebee", packing="rows")
+
+
+def test_a_table_that_is_to_be_hidden_is_published_by_no_plan() -> None:
+    """Clients of ciphertexts get it; a choice of schemes has the one that can."""
+    model, link = make_random_checkpoint(layers=1), LinkSpeed(1e9, 1e-3)
+    small: dict[str, Any] = {"tokens": 16, "preset": "insecure_toy_n10", "texts": TEXTS}
+    with pytest.raises(PlanError, match="hidden table of words in a plan on ciphertexts"):
+        api.plan(model, PlanRequest(embeddings="hidden", **small))
+    choice = api.choose_plan(model, PlanRequest(scheme="auto", embeddings="hidden", link=link, **small))
+    assert [option.scheme for option in choice.options if option.plan] == ["bumblebee"]
 
 
 def test_a_preset_is_a_ring_or_several() -> None:

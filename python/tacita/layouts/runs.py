@@ -204,8 +204,9 @@ class Response:
         """Returns itself. Raises ShapeError for runs that leave the slots or the answers, or do not tell
         numbers, copies and checks apart. Cost: a flag for each slot and number."""
         total, count = self.count * self.slots, self.texts * self.rows * self.size
-        if total > MOST_SLOTS:
-            raise ShapeError(f"layout: a response of {total} slots, at most {MOST_SLOTS}", hint=REMAKE)
+        if not count <= total <= MOST_SLOTS:  # each number has a slot of its own
+            what = f"layout: {count} numbers in a response of {total} slots, at most {MOST_SLOTS}"
+            raise ShapeError(what, hint=REMAKE)
         used = np.zeros(total, dtype=np.int8)
         parts = (
             ("numbers", self.numbers, count),

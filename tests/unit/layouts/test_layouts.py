@@ -17,7 +17,7 @@ from tacita.layouts.multidiagonal import Features, by_key, by_token
 from tacita.layouts.numbered import runs_of, tensor_of
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import FeatureLayout, RowsShape
-from tacita.layouts.runs import MASK, Layout, Request
+from tacita.layouts.runs import MASK, Layout, Request, Response
 from tacita.layouts.vector import AnswerBlocks
 from tacita.packings.lowering import build
 from tacita.packings.shared.answer import token_response
@@ -224,3 +224,10 @@ def test_masks_on_diagonals_are_in_range(tokens):
     layout = Features.hidden(1 << 15, tokens, 2, 64)
     mask = tensor_of(MASK, (tokens,), 1 << 15, lambda keep: [by_token(layout, keep), *by_key(layout, keep)])
     Request(1 << 15, 1, tokens, 128, 1.0, {MASK: mask}).check()
+
+
+def test_a_response_of_more_numbers_than_slots_is_refused_before_flags_are_made_of_them():
+    """A plan of a decoder can state 2^34 of them within all of its other limits."""
+    runs = ((0, 0),)
+    with pytest.raises(ShapeError, match=f"{1 << 60} numbers in a response of 64 slots"):
+        Response(64, 1, 1 << 20, 1, 1 << 40, 1.0, runs, runs, runs, runs).check()

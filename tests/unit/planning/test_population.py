@@ -15,6 +15,7 @@ from circuits import build_batch_circuit, build_circuit
 from greedy import run_greedily
 from random_checkpoint import WORDS, make_random_checkpoint, write_folder
 from test_rows_estimate import peaked
+from tiny_decoders import gpt2
 from typer.testing import CliRunner
 
 from bench.__main__ import main
@@ -122,6 +123,16 @@ def test_excess_is_one_at_the_ends_of_an_interval() -> None:
         assert 0.95 < found.max() <= 1.0, name  # rounding alone leaves room
     narrow = replace(calibration, answer=0.5 * ranges.bound("answer"))
     assert excesses(ranges, narrow)["answer"].max() == pytest.approx(2.0)
+
+
+def test_a_sum_beyond_the_bound_that_it_is_stored_by_is_outside() -> None:
+    """A norm behind it takes its mean off: what is centred may lie within its bound all the same."""
+    model = gpt2()
+    samples = [tiny.inputs(model, 8, 8, seed=seed) for seed in range(4)]
+    calibration, ranges = calibrate(model, 8, hidden_states=samples), walk(model, samples, 4, rows={})
+    assert calibration.inputs and largest(excesses(ranges, calibration)).max() < 1.0
+    half = replace(calibration, inputs={name: 0.5 * bound for name, bound in calibration.inputs.items()})
+    assert largest(excesses(ranges, half)).max() > FAR
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (0, 2000), (1, 200), (3, 872), (50, 60)])

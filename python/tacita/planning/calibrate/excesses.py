@@ -29,6 +29,7 @@ from tacita.planning.calibrate.calibration import (
     AttentionCalibration,
     Calibration,
     NodeCalibration,
+    NormCalibration,
     up,
 )
 from tacita.planning.calibrate.intervals import INPUT, Interval, Ranges
@@ -146,6 +147,9 @@ def excesses(
         by_stage = {INPUT: _above(ranges.each(INPUT), calibration.entry)}
         for name, node in calibration.nodes.items():
             by_stage |= _node_excesses(ranges, name, node, calibration.rounds.get(name, 0), reaches)
+        for name, bound in calibration.inputs.items():  # of sums that are stored for their readers
+            key = "sum" if isinstance(calibration.nodes.get(name), NormCalibration) else "input"
+            by_stage[f"{name}.{key}"] = _above(ranges.each(f"{name}.{key}"), bound)
         return {**by_stage, "answer": _above(ranges.each("answer"), calibration.answer)}
 
 

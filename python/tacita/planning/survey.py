@@ -22,8 +22,8 @@ from tacita.models.registry import Config, nodes, shapes
 from tacita.packings.executor import beginning
 from tacita.packings.lowering import graph_of, in_slots
 from tacita.planning.calibrate.calibrate import CalibrationOptions, Sample, Survey, survey, texts_for
-from tacita.planning.calibrate.excesses import held_out
-from tacita.planning.calibrate.walk import trimmed
+from tacita.planning.calibrate.excesses import FIFTHS, held_out
+from tacita.planning.calibrate.walk import Samples, trimmed
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import draw
 from tacita.plans.scheme import BUMBLEBEE, scheme_named
@@ -91,17 +91,13 @@ class Subject:
             )
             request, states = self.request, self.request.hidden_states
             texts = request.texts if states else self._texts
-            states = (*states, *self._beginnings()) if shape.step else states
+            if shape.step:
+                whole = Samples.of(self.model, request.tokens, texts or (), states)
+                states = (*states, *_beginnings(whole))
             self._surveys[key] = survey(
                 self.model, request.tokens, texts, hidden_states=states, options=options
             )
         return self._surveys[key]
-
-    def _beginnings(self) -> Iterator[Sample]:
-        """The first rows of every input: requests of a text that is asked row by row, whose means are over
-        the rows so far."""
-        inputs = self.request.hidden_states or _embedded(self.model, self._texts, self.request.tokens)
-        return (trimmed(beginning(sample, count)) for sample in inputs for count in FIRST_ROWS)
 
     def inside(self, shape: Shape) -> frozenset[str]:
         """Attentions whose exponentials stay inside a stage: those of all tokens, where a packing has any."""
@@ -150,6 +146,26 @@ class Subject:
     @property
     def _texts(self) -> Sequence[Text]:
         return texts_for(self.model) if self.request.texts is None else self.request.texts
+
+
+def _beginnings(whole: Samples) -> Iterator[Sample]:
+    """Yields the first rows of every sample: requests of a text that is asked row by row, whose means are
+    over the rows so far. They follow the samples so that those of a text have its own remainder by FIFTHS,
+    with some twice: by that intervals are tested, and on no text that had a part in them."""
+    count, each = len(whole), list[list[Sample]]()
+    for sample in whole.at(range(count)):
+        each.append([_copied(beginning(sample, rows)) for rows in FIRST_ROWS])
+    turn = -(-count // FIFTHS) * FIFTHS
+    for number in range(len(FIRST_ROWS)):
+        for place in range(count, count + turn):
+            at = place % turn
+            yield each[at if at < count else (at - FIFTHS) % count][number]
+
+
+def _copied(sample: Sample) -> Sample:
+    """Returns a sample without padding, apart from the memory of what it is a part of."""
+    hidden, mask = trimmed(sample)
+    return hidden.copy(), mask.copy()
 
 
 def _fitting(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:

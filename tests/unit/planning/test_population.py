@@ -203,6 +203,23 @@ def test_a_plan_for_several_texts_has_the_intervals_of_a_batch(monkeypatch: pyte
     assert found[4].calibration != found[None].calibration
 
 
+def test_no_beginning_of_a_text_is_tested_on_intervals_that_the_rest_of_it_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every fifth sample is tested: all that a step is calibrated on of one text is in the same fifth."""
+    model, seen = gpt2(), list[Sample]()
+    monkeypatch.setattr("tacita.planning.survey.survey", lambda *_, **how: seen.extend(how["hidden_states"]))
+    states = [tiny.inputs(model, 8, 8, seed=seed) for seed in range(13)]
+    request = PlanRequest(scheme="thor", tokens=8, cache=True, hidden_states=states)
+    subject = Subject(model, request, phases_of(lambda _: None, ["thor"])).admitted()
+    subject.survey(replace(first_shape("thor", 256, 8), step=True))
+    fifths: dict[bytes, set[int]] = {}
+    for place, (rows, _) in enumerate(seen):
+        fifths.setdefault(rows[-1].tobytes(), set()).add(place % 5)  # the first token, in reverse
+    assert len(seen) >= 4 * 13 and len(fifths) == 13
+    assert all(len(places) == 1 for places in fifths.values())
+
+
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 def test_the_number_of_processes_changes_nothing(
     activation: str, few_are_many: int, monkeypatch: pytest.MonkeyPatch

@@ -57,7 +57,7 @@ class Simulation:
     """errors: of each answer, the largest distance of its numbers from the float model's. noise: the standard
     deviation of their distance from `plain`'s, in the noisiest answer and token, before a client divides a
     vector by its length; shown_noise: the same after it. logit_noise: of logits that ciphertexts compare,
-    as a share of their range, in the noisiest request; 0 where they compare none.
+    as a share of their range, in the noisiest text; 0 where they compare none.
 
     Of one answer and one token, because noise depends on the text, by a factor of 8 between two of them, and
     a plan has one rounding for all. Rounded up to 8 bits as all that a plan publishes.
@@ -167,7 +167,7 @@ def run_simulation(
     of_answers = max(deviation(run, quiet, masks) for run in noisy)
     of_ended = max(deviation(run, still, masks) for run in ended)
     pairs = zip(logits[SimBackend], cycle(logits[PlainBackend]), strict=False)
-    of_logits = max((_noise_of_numbers(*pair) for pair in pairs), default=0.0)
+    of_logits = max((noise_of_numbers(*pair, built.shape.texts) for pair in pairs), default=0.0)
     return Simulation(errors, up(of_answers), up(of_ended), up(of_logits))
 
 
@@ -248,10 +248,12 @@ def deviation(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence
     )
 
 
-def _noise_of_numbers(noisy: Array, quiet: Array) -> float:
-    """The root mean square of the distances; where there is no number, 0 is stored."""
-    off = (noisy - quiet)[quiet != 0.0]
-    return float(np.sqrt(np.mean(off**2)))
+def noise_of_numbers(noisy: Array, quiet: Array, texts: int) -> float:
+    """The root mean square of the distances in the noisiest of so many texts, whose slots are in turn; where
+    there is no number, 0 is stored."""
+    there = quiet.reshape(-1, texts) != 0.0
+    off = np.where(there, (noisy - quiet).reshape(-1, texts), 0.0)
+    return float(np.sqrt(np.max(np.sum(off**2, axis=0) / np.sum(there, axis=0))))
 
 
 def distances(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence[Array]) -> list[Array]:

@@ -20,7 +20,7 @@ from tacita.packings import executor
 from tacita.planning import trial
 from tacita.planning.request import PlanRequest
 from tacita.planning.survey import NUMBERS, draws_of
-from tacita.planning.trial import deviation
+from tacita.planning.trial import deviation, noise_of_numbers
 from tacita.plans.answers import decimals_for, judge, least_noise, rounded, rounding_step, stated_noise
 from tacita.plans.error import (
     FEWEST,
@@ -101,6 +101,15 @@ def test_noise_is_the_deviation_of_the_noisiest_token():
 
 def test_of_two_numbers_the_larger_distance_counts():
     assert deviation([np.array([0.5, -0.25])], [np.zeros(2)], [np.ones(3)]) == 0.5
+
+
+def test_the_noise_of_compared_logits_is_that_of_the_noisiest_text_of_a_request() -> None:
+    """Of four texts whose slots are in turn, the last of which has one number less."""
+    quiet, noise = np.full((8, 4), 0.5), np.array([1e-6, 1e-6, 8e-6, 1e-6])
+    quiet[7, 3] = 0.0
+    noisy = quiet + noise * np.where(np.arange(8)[:, None] % 2, 1.0, -1.0)
+    assert noise_of_numbers(noisy.reshape(-1), quiet.reshape(-1), 4) == pytest.approx(8e-6)
+    assert noise_of_numbers(noisy[:, 3], quiet[:, 3], 1) == pytest.approx(1e-6)
 
 
 def test_noise_is_drawn_until_answers_have_numbers_enough() -> None:

@@ -17,11 +17,12 @@ from tacita.errors import PlanError
 from tacita.layouts.columns import BatchShape
 from tacita.layouts.registry import LINEAR, NONE, QUADRATIC, Shape
 from tacita.packings.lowering import build
-from tacita.packings.specs import CircuitSpecs
+from tacita.packings.specs import ATTENTION, CircuitSpecs
 from tacita.planning.calibrate import row_estimates
 from tacita.planning.calibrate.calibrate import Calibration, calibrate
 from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import excesses
+from tacita.planning.calibrate.intervals import Intervals
 from tacita.planning.calibrate.row_estimates import RowSamples, estimator
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import mark, row_samples, walk
@@ -219,6 +220,20 @@ def test_rows_that_fitted_nothing_lie_inside_the_interval_of_the_inverse():
     assert found.row_estimates
     for name in found.row_estimates:
         assert np.mean(left[f"{name}.means"] > 1.0) <= 0.02
+
+
+def test_room_above_row_means_is_room_for_scores_too():
+    """The largest score of a row rises with its mean: after a linear estimate as after a quadratic one."""
+    model, name = peaked(hidden=16, heads=2, ff=32), "layer0.attention"
+    nothing, something = ((0.0,) * 8,) * 2, ((0.1,) * 8,) * 2
+    for quadratic in (nothing, something):
+        row = RowEstimate(nothing, quadratic, (0.0, 0.0))
+        ranges = walk(model, samples(model, 4), 4, rows={name: row})
+        without, roomy = (
+            Intervals(ranges, 0.1, {name: (0.0, nats)}).of(name, ATTENTION, row).scores
+            for nats in (0.0, 50.0)
+        )
+        assert roomy[1] >= ranges.interval(f"{name}.scores")[1] + 50.0 > without[1] and roomy[0] == without[0]
 
 
 def test_what_is_fitted_without_a_fold_has_not_seen_it():

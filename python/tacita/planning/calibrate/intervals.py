@@ -274,10 +274,11 @@ class Intervals:
         row's mean by no more than that of the number of keys, however far down the others reach. The shift
         follows from it, and each nat of that is one of precision."""
         name = f"{node}.scores"
+        high = self.ranges.interval(name)[1] + self._beyond(node)[1]
         if row is None or not row.is_linear:
-            low, high = self._signed(name, FALL if row else 0.0)
-            return round_outward((low, max(high, self.ranges.interval(name)[1] + self._beyond(node)[1])))
-        low, high = self._signed(name, FALL_LINEAR)[0], self.ranges.interval(name)[1]
+            low, widened = self._signed(name, FALL if row else 0.0)
+            return round_outward((low, max(widened, high)))
+        low, _ = self._signed(name, FALL_LINEAR)
         return round_outward((low, high + self.margin * (RATIO[1] + RISE_LINEAR)))
 
     def _norm(self, node: str) -> NormCalibration:

@@ -126,13 +126,14 @@ class Subject:
         if not all(option.by_approximations for option in self.request.options):
             return iter(())
         if states := self.request.hidden_states:
-            return iter(_spread(states, self._most))
+            return iter(_spread(states, self._most, len(self.request.texts or ())))
         return _embedded(self.model, _spread(self._texts, self._most), self.request.tokens)
 
     @property
     def tried(self) -> int:
         """How many inputs the error by approximations is predicted on, those among them that do not fit."""
-        return len(_spread(self.request.hidden_states or self._texts, self._most))
+        states, texts = self.request.hidden_states, self.request.texts or ()
+        return len(_spread(states, self._most, len(texts)) if states else _spread(self._texts, self._most))
 
     @property
     def _most(self) -> int:
@@ -190,9 +191,11 @@ def _embedded(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator
             continue
 
 
-def _spread(inputs: Sequence[Input], most: int) -> list[Input]:
-    """Picks at most so many evenly spaced inputs, of those held out of calibration where any are."""
-    numbers = held_out(len(inputs)) or range(len(inputs))
+def _spread(inputs: Sequence[Input], most: int, before: int = 0) -> list[Input]:
+    """Picks at most so many evenly spaced inputs, of those held out of calibration where any are. before:
+    samples of it that stand before these."""
+    held = [number - before for number in held_out(before + len(inputs)) if number >= before]
+    numbers = held or range(len(inputs))
     return [inputs[i] for i in numbers[:: -(-len(numbers) // most)]]
 
 

@@ -220,6 +220,16 @@ def test_no_beginning_of_a_text_is_tested_on_intervals_that_the_rest_of_it_made(
     assert all(len(places) == 1 for places in fifths.values())
 
 
+def test_states_behind_texts_are_tried_where_they_were_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacita.planning.calibrate.excesses.MANY", 10)
+    states, texts = [tiny.inputs(MODEL, 16, 16, seed=seed) for seed in range(10)], sentences(3)
+    request = PlanRequest(tokens=16, texts=texts, hidden_states=states)
+    subject = Subject(MODEL, request, phases_of(lambda _: None, ["thor"]))
+    tried = [next(n for n, (rows, _) in enumerate(states) if rows is one) for one, _ in subject.error_inputs]
+    assert [len(texts) + number for number in tried] == held_out(len(texts) + len(states))
+    assert subject.tried == len(tried) == 2
+
+
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 def test_the_number_of_processes_changes_nothing(
     activation: str, few_are_many: int, monkeypatch: pytest.MonkeyPatch

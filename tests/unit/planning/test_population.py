@@ -44,7 +44,7 @@ from tacita.planning.calibrate.excesses import (
     largest,
 )
 from tacita.planning.calibrate.temper import tempered
-from tacita.planning.calibrate.walk import Sample, Samples, walk
+from tacita.planning.calibrate.walk import Sample, Samples, neighbours, walk
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.planning.request import PlanRequest
 from tacita.planning.survey import Subject, phases_of
@@ -218,6 +218,22 @@ def test_no_beginning_of_a_text_is_tested_on_intervals_that_the_rest_of_it_made(
         fifths.setdefault(rows[-1].tobytes(), set()).add(place % 5)  # the first token, in reverse
     assert len(seen) >= 4 * 13 and len(fifths) == 13
     assert all(len(places) == 1 for places in fifths.values())
+
+
+def test_pairs_are_tested_on_intervals_of_other_texts() -> None:
+    """All pairs of a text are in one fifth of those that texts are paired to."""
+    texts = [f"text {number}" for number in range(20)]
+    pairs = neighbours(texts)
+    fifths = [{i % 5 for i, pair in enumerate(pairs) if text in pair} for text in texts]
+    assert all(len(places) == 1 for places in fifths) and len(pairs) == len(set(pairs)) == 2 * len(texts)
+    assert sum(len(set(pair)) == 1 for pair in pairs) == len(texts)
+    assert neighbours(pairs) == pairs
+    few = [
+        pair
+        for text, following in zip("abc", "bca", strict=True)
+        for pair in ((text, following), (text, text))
+    ]
+    assert neighbours("abc") == few
 
 
 def test_states_behind_texts_are_tried_where_they_were_held_out(monkeypatch: pytest.MonkeyPatch) -> None:

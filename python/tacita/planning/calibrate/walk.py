@@ -36,6 +36,7 @@ from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed
 from tacita.checkpoint.reference import reference
 from tacita.models.registry import Config, attentions, forward, shapes
+from tacita.planning.calibrate.excesses import FIFTHS
 from tacita.planning.calibrate.intervals import INPUT, Estimate, Ranges, Watch
 from tacita.planning.calibrate.row_estimates import AttentionRows, Rows, RowSamples, estimator
 from tacita.resources import BLAS, available_memory, keep_freed_memory
@@ -325,16 +326,25 @@ def mark(sample: Sample) -> bytes:
 
 
 def neighbours(texts: Sequence[Text]) -> list[Text]:
-    """Pairs to calibrate a model of pairs on where only single texts are at hand: each with the next one, and
-    with itself. Pairs stay as they are.
+    """Pairs to calibrate a model of pairs on where only single texts are at hand: each with a neighbour, and
+    with itself. Pairs stay as they are. Of many texts, every fifth of which tests what the others make, the
+    neighbour is the fifth behind, and both pairs of a text are in one fifth, but for the last texts.
 
     >>> neighbours(["a", "b"])
     [('a', 'b'), ('a', 'a'), ('b', 'a'), ('b', 'b')]
     """
-    result: list[Text] = []
-    for text, following in zip(texts, [*texts[1:], *texts[:1]], strict=True):
-        alike = isinstance(text, str) and isinstance(following, str)
-        result += [(text, following), (text, text)] if alike else [text]  # type: ignore[list-item]
+    result, count = list[Text](), len(texts)
+    step = FIFTHS if count >= 2 * FIFTHS else 1
+    for first in range(0, count, step):
+        here, themselves = texts[first : first + step], list[Text]()
+        for number, text in enumerate(here, first):
+            following = texts[number + step if number + step < count else number % step]
+            if isinstance(text, str) and isinstance(following, str):
+                result.append((text, following))
+                themselves.append((text, text))
+            else:
+                result.append(text)
+        result += themselves
     return result
 
 

@@ -146,8 +146,10 @@ def warn_unprotected(verb: str, backend: str, depth: int) -> None:
 
 def require_allowed(request: PlanRequest, backend: str, *, allow_insecure: bool) -> None:
     """Checks the rings before a plan is made. Raises PlanError for rings below 128 bits that something would
-    be encrypted in, unless they are allowed."""
+    be encrypted in, unless they are allowed, InputError for a quick plan, which tries its noise once."""
     if backend == REAL and request.scheme_name != BUMBLEBEE:
+        if request.quick:
+            raise InputError("a quick plan of what is encrypted", hint="leave quick out")
         for ring in request.rings:
             require_secure(ring, allow_insecure=allow_insecure)
 

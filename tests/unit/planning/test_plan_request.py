@@ -10,12 +10,14 @@ from typing import Any, get_type_hints
 import pytest
 from random_checkpoint import make_random_checkpoint
 
+import tacita
 from tacita import api
 from tacita.approx.functions import Functions
 from tacita.errors import InputError, PlanError
 from tacita.planning.request import Fields, Objective, PlanRequest
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.presets import PRESETS
+from tacita.schemes.base import require_allowed
 from tacita.two_party.arithmetic.base import Formats
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good"]
@@ -136,6 +138,16 @@ def test_a_quick_plan_has_the_circuit_of_a_whole_one_and_says_how_little_it_trie
     whole, quick = api.plan(model, request), api.plan(model, request, quick=True)
     assert (quick.stages, quick.circuit, quick.rotations) == (whole.stages, whole.circuit, whole.rotations)
     assert quick.noise > 0.0 and quick.prediction.error.texts <= 10 < whole.prediction.error.texts
+
+
+def test_a_quick_plan_is_none_for_what_is_encrypted() -> None:
+    """Rounding hides noise of one draw alone by it."""
+    model = make_random_checkpoint(layers=1)
+    with pytest.raises(InputError, match="a quick plan of what is encrypted"):
+        tacita.classify("a film", model=model, backend="ckks", quick=True, tokens=16)
+    with pytest.raises(InputError, match="a quick plan of what is encrypted"):
+        require_allowed(PlanRequest(quick=True, preset="insecure_toy_n10"), "ckks", allow_insecure=True)
+    require_allowed(PlanRequest(quick=True, scheme="bumblebee"), "ckks", allow_insecure=False)
 
 
 def test_keywords_make_a_plan_request_or_change_one() -> None:

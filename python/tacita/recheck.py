@@ -108,7 +108,8 @@ def recheck(folder: Path, model: Checkpoint, *, report: Report, **how: Any) -> I
             "request", f"encrypts the text: slots differ by 2^{np.log2(max(error, 1e-300)):.0f} at most"
         )
         answer = client.decrypt(claims["text"])
-        _require(list(answer.logits) == claims["logits"], "the response decrypts to another answer")
+        said = not answer.empty and (answer.label, list(answer.logits)) == (claims["label"], claims["logits"])
+        _require(said, "the response decrypts to another answer")
         yield Check("response", f"decrypts to {answer.summary}")
         client.keygen(report, keep_secret=True)
         Server(plan, model, work, **how).evaluate(report)
@@ -148,7 +149,7 @@ def _read(folder: Path) -> Mapping[str, Any]:
             type(claims.get(key)) is not kind for key, kind in kinds.items()
         ):
             raise ValueError(f"needs {', '.join(kinds)}")
-        if claims["kit"] != 1 or set(claims["files"]) != set(FILES):
+        if claims["kit"] != 1 or set(claims["files"]) != set(FILES) or "label" not in claims:
             raise ValueError("of another version")
     except (OSError, ValueError) as error:
         raise FileError(

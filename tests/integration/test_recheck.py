@@ -79,9 +79,12 @@ def test_another_text_is_refused(kits: dict[str, Path], model: Checkpoint, tmp_p
         checks_of(changed(kits[TEXT], tmp_path, text=OTHER), model)
 
 
-def test_another_answer_is_refused(kits: dict[str, Path], model: Checkpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [{"logits": [1.0, -1.0]}, {"label": "negative"}])
+def test_another_answer_is_refused(
+    kits: dict[str, Path], model: Checkpoint, tmp_path: Path, said: dict[str, Any]
+) -> None:
     with pytest.raises(FileError, match="decrypts to another answer"):
-        checks_of(changed(kits[TEXT], tmp_path, logits=[1.0, -1.0]), model)
+        checks_of(changed(kits[TEXT], tmp_path, **said), model)
 
 
 def test_a_response_that_was_not_computed_is_refused(

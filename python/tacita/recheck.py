@@ -108,8 +108,8 @@ def recheck(folder: Path, model: Checkpoint, *, report: Report, **how: Any) -> I
             "request", f"encrypts the text: slots differ by 2^{np.log2(max(error, 1e-300)):.0f} at most"
         )
         answer = client.decrypt(claims["text"])
-        said = not answer.empty and (answer.label, list(answer.logits)) == (claims["label"], claims["logits"])
-        _require(said, "the response decrypts to another answer")
+        same = not answer.empty and (answer.label, list(answer.logits)) == (claims["label"], claims["logits"])
+        _require(same, "the response decrypts to another answer")
         yield Check("response", f"decrypts to {answer.summary}")
         client.keygen(report, keep_secret=True)
         Server(plan, model, work, **how).evaluate(report)

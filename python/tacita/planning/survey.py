@@ -155,7 +155,7 @@ def _beginnings(whole: Samples) -> Iterator[Sample]:
     with some twice: by that intervals are tested, and on no text that had a part in them."""
     count, each = len(whole), list[list[Sample]]()
     for sample in whole.at(range(count)):
-        each.append([_copied(beginning(sample, rows)) for rows in FIRST_ROWS])
+        each.append([_apart(beginning(sample, rows)) for rows in FIRST_ROWS])
     turn = -(-count // FIFTHS) * FIFTHS
     for number in range(len(FIRST_ROWS)):
         for place in range(count, count + turn):
@@ -163,7 +163,7 @@ def _beginnings(whole: Samples) -> Iterator[Sample]:
             yield each[at if at < count else (at - FIFTHS) % count][number]
 
 
-def _copied(sample: Sample) -> Sample:
+def _apart(sample: Sample) -> Sample:
     """Returns a sample without padding, apart from the memory of what it is a part of."""
     hidden, mask = trimmed(sample)
     return hidden.copy(), mask.copy()

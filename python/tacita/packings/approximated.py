@@ -32,7 +32,7 @@ from tacita.texts.vectors import finished
 class Approximation:
     """The answer of an approximated model on one text. answer: as `checkpoint.reference.reference` has it.
     outside: whether a value of a real row left the domain of its function, beyond which a polynomial means
-    nothing: the client is told so of its text."""
+    nothing. Most clients are told so of their text; how many texts do, a plan's population states."""
 
     answer: Array
     outside: bool

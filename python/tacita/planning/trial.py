@@ -278,8 +278,8 @@ def approximation_errors(
     sample: Sample,
     answers: Answers = MappingProxyType({}),
 ) -> list[TextError]:
-    """Returns the error of a sample; none of one outside its intervals, of which a client is told. soft: the
-    model, tempered as the circuit's. answers: of the model, those that are there."""
+    """Returns the error of a sample; none of one outside its intervals, whose share the population states.
+    soft: the model, tempered as the circuit's. answers: of the model, those that are there."""
     hidden, mask = trimmed(sample)
     result = approximated(soft, specs, hidden, mask)
     if result.outside:

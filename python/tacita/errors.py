@@ -35,6 +35,10 @@ class PlanError(TacitaError):
     """A plan that cannot be made or does not fit."""
 
 
+class NoiseError(PlanError):
+    """A plan whose answers would be hardly more than noise; names the noise."""
+
+
 class ResourceError(PlanError):
     """Too little memory or disk: what a run needs is checked before it starts, and a disk that fills up is
     told during it."""

@@ -8,15 +8,19 @@ value.
     trial      noise and error of its answers            planning.trial
     plan       all of it, as both parties read it        this module
 
-Options (`planning.options`) have their say at each step.
+Options (`planning.options`) have their say at each step. Where the trial shows answers that noise makes
+coarse, the way is gone once more with a round more in every softmax (docs/decisions/0144).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from tacita.errors import FileError, PlanError, ShapeError
+from tacita.approx.fit import FitError
+from tacita.approx.softmax import MOST_ROUNDS
+from tacita.errors import FileError, NoiseError, PlanError, ShapeError
 from tacita.layouts.registry import Shape, shapes
 from tacita.layouts.runs import Layout
 from tacita.packings.executor import RESPONSE, within_doubles
@@ -28,13 +32,15 @@ from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.planning.place.circuit import Placed, place_circuit
 from tacita.planning.request import PlanRequest
 from tacita.planning.survey import Subject
-from tacita.planning.trial import Trial, stated_error, try_circuit
+from tacita.planning.trial import Trial, is_coarse, stated_error, try_circuit
 from tacita.plans.commitment import commit
 from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
+from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.formulas import prices_of, run_bytes, run_seconds
 from tacita.plans.scheme import first_shape, lie_side_by_side
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
+MOST_SECONDS = 1.1  # for a second of a plan whose answers are coarse
 
 
 @within_doubles("plan by ciphertexts")
@@ -53,10 +59,42 @@ def plan_scheme(subject: Subject, scheme: str) -> Plan:
 
 
 def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
+    """Plans with the rounds of softmax that scores ask for. Where noise makes answers coarse, a plan with a
+    round more in each is taken if it shows finer ones for at most MOST_SECONDS; where noise leaves none to
+    show, at any price."""
+    shape = _shape_on(ring, subject.request, scheme)
+    try:
+        plan, coarse = _plan_of(ring, subject, scheme, shape, subject.survey(shape))
+    except NoiseError:
+        if (other := _in_more_rounds(ring, subject, scheme, shape)) is None:
+            raise
+        return other
+    other = _in_more_rounds(ring, subject, scheme, shape) if coarse else None
+    if other is None or other.logit_step >= plan.logit_step:
+        return plan
+    seconds, others = (sum(each.prediction.stage_seconds) for each in (plan, other))
+    return other if others <= MOST_SECONDS * seconds else plan
+
+
+def _in_more_rounds(ring: ParameterInfo, subject: Subject, scheme: str, shape: Shape) -> Plan | None:
+    """Plans with a round more in every softmax; None where that has no plan, where there are no more, where
+    functions were named that have no choice of rounds, and where no bootstrap leaves its noise."""
+    if subject.request.variants.rounds != (0, MOST_ROUNDS) or not can_bootstrap(ring):
+        return None
+    fewest, more = (subject.survey(shape, rounds) for rounds in (0, 1))
+    if fewest.calibration.rounds != more.calibration.rounds:
+        with suppress(FitError, PlanError, ShapeError):
+            return _plan_of(ring, subject, scheme, shape, more)[0]
+    return None
+
+
+def _plan_of(
+    ring: ParameterInfo, subject: Subject, scheme: str, shape: Shape, survey: Survey
+) -> tuple[Plan, bool]:
+    """Returns the plan of one survey, and whether noise makes its answers coarse. Raises what `plan_scheme`
+    does, NoiseError where noise leaves nothing to show."""
     request, phases = subject.request, subject.phases
     prices, label = prices_of(ring, request.prices), subject.label
-    shape = _shape_on(ring, request, scheme)
-    survey = subject.survey(shape)
     phases.enter("fit", label)
     specs = _specs_of(survey, subject, shape)
     model = tempered(subject.model, survey.calibration.temperatures)
@@ -66,7 +104,8 @@ def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     phases.enter("place", label)
     built, placed = with_fused_norms(built, place_circuit(built.circuit, ring, prices, phases.part))
     trial = try_circuit(subject, built, placed, survey.answers)
-    return _readable(_stated(subject, scheme, survey, built, placed, trial))
+    plan = _readable(_stated(subject, scheme, survey, built, placed, trial))
+    return plan, is_coarse(plan, trial)
 
 
 def _shape_on(ring: ParameterInfo, request: PlanRequest, scheme: str) -> Shape:

@@ -72,17 +72,19 @@ class Subject:
             option.admit(self.model)
         return replace(self, model=in_slots(self.model))
 
-    def survey(self, shape: Shape) -> Survey:
+    def survey(self, shape: Shape, more: int = 0) -> Survey:
         """Intervals for a packing, measured when first asked for: some take row estimates from their
-        scores."""
+        scores. more: rounds of every softmax beyond what its scores ask for."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
         rounds, inside = self.request.variants.rounds, self.inside(shape)
         together = min(self.request.inputs or 1, shape.texts)
-        if (key := (estimates, rounds, inside, tuple(reaches), shape.step, together)) not in self._surveys:
+        key = estimates, rounds, more, inside, tuple(reaches), shape.step, together
+        if key not in self._surveys:
             self.phases.enter("calibrate", "batch" if estimates == QUADRATIC else "rows")
             options = CalibrationOptions(
                 row_estimates=estimates,
                 rounds=rounds,
+                more=more,
                 inside=inside,
                 reaches=reaches,
                 texts=together,

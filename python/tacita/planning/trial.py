@@ -38,7 +38,7 @@ from tacita.planning.circuit import Built
 from tacita.planning.options import Option
 from tacita.planning.place.circuit import Placed
 from tacita.planning.survey import BATCHED, TRIALS, Subject, draws_of
-from tacita.plans.answers import decimals_for, stated_noise
+from tacita.plans.answers import STEPS, decimals_for, stated_noise
 from tacita.plans.error import MOST_DECIMALS, ErrorBound, share_of, tolerance_bound
 from tacita.plans.plan import Plan
 from tacita.plans.presets import noise_of
@@ -47,6 +47,7 @@ from tacita.resources import in_threads
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
+from tacita.texts.task import is_vector
 from tacita.texts.vectors import LEAST_LENGTH, finished
 
 NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a text of 5,000
@@ -57,7 +58,8 @@ class Simulation:
     """errors: of each answer, the largest distance of its numbers from the float model's. noise: the standard
     deviation of their distance from `plain`'s, in the noisiest answer and token, before a client divides a
     vector by its length; shown_noise: the same after it. logit_noise: of logits that ciphertexts compare,
-    as a share of their range, in the noisiest text; 0 where they compare none.
+    as a share of their range, in the noisiest text; 0 where they compare none. entry: mean magnitude of
+    the numbers of an answer, in the least one, before a client divides a vector by its length.
 
     Of one answer and one token, because noise depends on the text, by a factor of 8 between two of them, and
     a plan has one rounding for all. Rounded up to 8 bits as all that a plan publishes.
@@ -67,6 +69,7 @@ class Simulation:
     noise: float
     shown_noise: float
     logit_noise: float
+    entry: float
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Trial:
 
 def try_circuit(subject: Subject, built: Built, placed: Placed, answers: Answers) -> Trial:
     """Simulates the circuit on the subject's samples, then approximates its error inputs. Raises PlanError
-    without a sample, and where the noise leaves no decimals to show or is more than an option admits.
+    without a sample and for noise that is more than an option admits, NoiseError where it leaves no decimals.
 
     Hundreds of full ciphertexts would take minutes: the circuit is tried with as few sequences as hold the
     samples, which takes seconds; the noise is that of the full ring. answers: of the model itself, as far as
@@ -168,7 +171,8 @@ def run_simulation(
     of_ended = max(deviation(run, still, masks) for run in ended)
     pairs = zip(logits[SimBackend], cycle(logits[PlainBackend]), strict=False)
     of_logits = max((noise_of_numbers(*pair, built.shape.texts) for pair in pairs), default=0.0)
-    return Simulation(errors, up(of_answers), up(of_ended), up(of_logits))
+    entry = min(float(np.mean(np.abs(values))) for values in quiet)
+    return Simulation(errors, up(of_answers), up(of_ended), up(of_logits), entry)
 
 
 def _target(model: Checkpoint, sample: Sample, options: Sequence[Option], answers: Answers) -> Array | None:
@@ -302,6 +306,12 @@ def stated_error(plan: Plan, trial: Trial) -> ErrorBound:
     return ErrorBound(
         up(max(tolerance_bound(errors or simulated_errors, share), *simulated_errors)), texts, share
     )
+
+
+def is_coarse(plan: Plan, trial: Trial) -> bool:
+    """Whether a client would be warned of its answers' rounding, as `plans.answers.judge` does."""
+    size = trial.simulation.entry if is_vector(plan) else plan.answer
+    return size < STEPS * plan.logit_step
 
 
 def _rounding(plan: Plan, length: float) -> float:

@@ -21,7 +21,7 @@ from math import ceil, frexp, ldexp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.errors import InputError, PlanError
+from tacita.errors import InputError, NoiseError
 from tacita.plans.error import MOST_DECIMALS, quiet
 from tacita.plans.plan import ParameterInfo
 from tacita.plans.presets import noise_of
@@ -36,10 +36,10 @@ from tacita.texts.vectors import LEAST_LENGTH, finished, length
 
 
 def decimals_for(noise: float, most: int = MOST_DECIMALS) -> int:
-    """The most decimals that are quiet. Raises PlanError when not even whole numbers are."""
+    """The most decimals that are quiet. Raises NoiseError when not even whole numbers are."""
     quiet_decimals = [decimals for decimals in range(most + 1) if quiet(decimals, noise)]
     if not quiet_decimals:
-        raise PlanError(
+        raise NoiseError(
             f"answers would carry noise of {noise:.2g}: rounded to whole numbers they would still show it",
             hint="take a preset with a larger scale (n16_leveled), for one text --packing multidiagonal "
             "--functions thor, which is quieter and takes longer, or a model whose answers are smaller",

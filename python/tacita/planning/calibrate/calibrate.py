@@ -74,6 +74,7 @@ class CalibrationOptions:
     """margin: see the module. row_estimates: what the circuit can take from its scores; it is fitted where it
     is worth it. temper: whether peaked heads may be tempered; a circuit that takes each row's largest score
     need not. rounds: of softmax (`approx.softmax`), the fewest and the most; more come before any tempering.
+    more: of them, in every softmax beyond what its scores ask for.
     inside: attentions whose exponentials stay inside a stage (`layouts.registry.Rules`).
     reaches: by node, where its function is right whatever calibration says; a text is not outside there.
     texts: of a request, each of which can spoil the others' answers (`excesses.room_for`).
@@ -86,6 +87,7 @@ class CalibrationOptions:
     row_estimates: Estimates = NONE
     temper: bool = True
     rounds: tuple[int, int] = (0, 0)
+    more: int = 0
     inside: frozenset[str] = frozenset()
     reaches: Mapping[str, Interval] = field(default_factory=dict)
     texts: int = 1
@@ -177,13 +179,13 @@ class _Measured:
 
     def calibration(self, train: Sequence[int]) -> Calibration:
         """Builds the calibration: intervals of the `train` samples, widened and rounded."""
-        ranges, config = self.ranges.of(train), self.checkpoint.config
-        intervals = Intervals(ranges, self.options.margin, self.beyond)
+        ranges, config, options = self.ranges.of(train), self.checkpoint.config, self.options
+        intervals = Intervals(ranges, options.margin, self.beyond)
         kinds = approximated(nodes(config))
         calibrated = {name: intervals.of(name, kind, self.rows.get(name)) for name, kind in kinds.items()}
         return Calibration(
             sha256=self.checkpoint.sha256,
-            margin=self.options.margin,
+            margin=options.margin,
             samples=len(train),
             rows=int(up(sum(ranges.rows))),
             nodes=calibrated,
@@ -192,7 +194,7 @@ class _Measured:
             temperatures=self.temperatures,
             row_estimates=self.rows,
             inputs={name: intervals.bound(node) for name, node in inputs_of_sums(config).items()},
-            rounds=enough_rounds(self.rounds, calibrated, self.options.rounds[1], self.options.inside),
+            rounds=enough_rounds(self.rounds, calibrated, options.rounds[1], options.inside, options.more),
         )
 
     def with_room(self, room: Mapping[str, float]) -> _Measured:

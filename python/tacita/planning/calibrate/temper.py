@@ -94,11 +94,18 @@ def choose_temperatures(
 
 
 def enough_rounds(
-    fewest: Mapping[str, int], nodes: Mapping[str, Any], most: int, inside: Container[str] = ()
+    fewest: Mapping[str, int],
+    nodes: Mapping[str, Any],
+    most: int,
+    inside: Container[str] = (),
+    more: int = 0,
 ) -> dict[str, int]:
     """The rounds of each attention that needs any, with which its least row mean is not below FAINTEST:
     exponentials are bootstrapped, whose largest is 1 however far all row means lie below it. Without rounds
-    they are not, nor `inside`. nodes: as calibrated."""
+    they are not, nor `inside`. nodes: as calibrated. more: rounds of each beyond these, up to the most."""
+    if more:
+        first = enough_rounds(fewest, nodes, most, inside)
+        fewest = {name: min(first.get(name, 0) + more, most) for name in fewest}
 
     def enough(name: str, count: int) -> bool:
         at_once = FAINTEST_INSIDE if count else FAINTEST_AT_ONCE

@@ -81,9 +81,10 @@ class PlanRequest:
     nearest: of a search by two parties, documents of which a client learns the scores; 0 for all.
     quick: tries the circuit on a text, its approximations on ten: enough where nothing is encrypted.
 
-    functions="thor" has every softmax in rounds. begin: the server computes it in the clear, and so no value
-    of it needs room; many decoders have values in their first token that are a thousand times those of any
-    other. Where positions are turned a prompt is not padded behind it: the server learns its length.
+    functions="thor" has every softmax in rounds; tacita, leaf and either have those whose scores ask for it,
+    and all where answers would be coarse (docs/decisions/0144). begin: the server computes it in the clear,
+    so that no value of it needs room; many decoders have values in their first token a thousand times those
+    of any other. Where positions are turned a prompt is not padded behind it: the server learns its length.
 
     Raises InputError for a name that there is not, and for sizes below one.
     """

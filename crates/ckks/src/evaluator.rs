@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex};
 use tacita_ring::{pool, NttTable};
 use tacita_rlwe::Parameters;
 
+/// Constants times their scales are integers below this: larger ones are below no modulus that there is.
+const MAX_CONSTANT: f64 = (1u128 << 120) as f64;
+
 /// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of
 /// the operand.
 pub struct Evaluator<B: Backend = Processor> {
@@ -144,9 +147,9 @@ impl<B: Backend> Evaluator<B> {
     /// Adds a complex constant to every slot. No level.
     ///
     /// # Errors
-    /// As [`Self::neg`].
+    /// [`CkksError::Shape`] for a constant that is not finite or too large for the scale.
     pub fn add_constant(&self, a: &Of<B>, c: Complex64) -> Result<Of<B>, CkksError> {
-        let constants = self.halves(a.limbs(), c, a.scale);
+        let constants = self.halves(a.limbs(), c, a.scale)?;
         self.add_to_first(a, |x| self.backend.add_halves(x, &constants))
     }
 
@@ -190,19 +193,29 @@ impl<B: Backend> Evaluator<B> {
 
     /// a times round(c * scale), at the scale of a: the imaginary unit is the monomial X^(N/2).
     pub(crate) fn mul_halves(&self, a: Of<B>, c: Complex64, scale: f64) -> Result<Of<B>, CkksError> {
-        let constants = self.halves(a.limbs(), c, scale);
+        let constants = self.halves(a.limbs(), c, scale)?;
         Self::each(a, |p| self.backend.mul_halves(p, &constants))
     }
 
-    fn halves(&self, limbs: usize, c: Complex64, scale: f64) -> Halves {
+    fn halves(&self, limbs: usize, c: Complex64, scale: f64) -> Result<Halves, CkksError> {
+        let size = c.norm() * scale;
+        if size.is_nan() || size >= MAX_CONSTANT {
+            return Err(CkksError::Shape {
+                op: "encode",
+                detail: format!(
+                    "a constant is not finite or too large for log2 scale {:.1}",
+                    scale.log2()
+                ),
+            });
+        }
         let residues = |i| complex_residues(self.rlwe().table(i), c, scale);
-        (0..limbs).map(residues).collect()
+        Ok((0..limbs).map(residues).collect())
     }
 
     /// a * c for a complex constant, rescaled; the result has the canonical scale of its level. One level.
     ///
     /// # Errors
-    /// [`CkksError::Level`] when no level is left.
+    /// [`CkksError::Level`] when no level is left, [`CkksError::Shape`] as [`Self::add_constant`].
     pub fn mul_constant(&self, a: &Of<B>, c: Complex64) -> Result<Of<B>, CkksError> {
         self.need_level(a, "mul_const", 1)?;
         let factor = self.plain_scale(a);

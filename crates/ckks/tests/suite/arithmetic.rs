@@ -74,6 +74,22 @@ fn constants_vectors_and_alignment() {
     assert!(e.mul(&bottom, &bottom).is_err());
 }
 
+/// No integer stands for these: NaN would be rounded to zero.
+#[test]
+fn constants_that_are_not_finite_or_too_large_are_refused() {
+    let t = Toy::new(RING, &[], false);
+    let (e, a) = (&t.evaluator, t.encrypt(&values(256, 6, true), 4));
+    for bad in [f64::NAN, f64::INFINITY, -f64::INFINITY, 1e300] {
+        for c in [Complex64::new(bad, 0.0), Complex64::new(0.0, bad)] {
+            assert!(
+                e.add_constant(&a, c).is_err() && e.mul_constant(&a, c).is_err(),
+                "{c}"
+            );
+        }
+    }
+    assert!(e.add_constant(&a, Complex64::new(1e6, -1e6)).is_ok());
+}
+
 /// Also from the top, whose scale is 2^10 above that of most levels.
 #[test]
 fn a_drop_ends_at_exactly_the_scale_of_its_level() {

@@ -156,7 +156,8 @@ impl<B: Backend> Evaluator<B> {
 }
 
 /// The transform in as few parts, each of neighbouring outputs, as have no more than `most` bytes of encoded
-/// vectors, or one output. each: bytes of an encoded number over all limbs.
+/// vectors, or those of one output. None of several is without terms, of which a device would make nothing.
+/// each: bytes of an encoded number over all limbs.
 fn parts_of(t: &LinearTransform, each: usize, most: usize) -> Vec<Cow<'_, LinearTransform>> {
     let bytes = |v: usize| 2 * t.vectors[v].len() * each;
     if (0..t.vectors.len()).map(bytes).sum::<usize>() <= most {
@@ -166,8 +167,12 @@ fn parts_of(t: &LinearTransform, each: usize, most: usize) -> Vec<Cow<'_, Linear
     for output in 0..t.outputs {
         let of_output = t.terms.iter().filter(|x| x.output == output);
         let vectors: BTreeSet<usize> = of_output.map(|x| x.vector).collect();
+        let fits = |kept: &BTreeSet<usize>| {
+            let both = kept.union(&vectors).map(|&v| bytes(v));
+            kept.is_empty() || vectors.is_subset(kept) || both.sum::<usize>() <= most
+        };
         match parts.last_mut() {
-            Some((range, kept)) if kept.union(&vectors).map(|&v| bytes(v)).sum::<usize>() <= most => {
+            Some((range, kept)) if fits(kept) => {
                 kept.extend(vectors);
                 range.end = output + 1;
             }

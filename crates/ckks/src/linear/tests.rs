@@ -233,3 +233,25 @@ fn outputs_in_turn_are_those_of_one_call() {
         assert!(polys.all(|(a, b)| a.q_len == b.q_len && a.limbs == b.limbs));
     }
 }
+
+/// Those without terms go with their neighbours, and so do those of which every vector is there.
+#[test]
+fn outputs_without_vectors_of_their_own_are_no_parts() {
+    let term = |output, vector| Term {
+        output,
+        giant: 0,
+        input: 0,
+        baby: 0,
+        vector,
+    };
+    let t = LinearTransform {
+        vectors: vec![vector(4, 0), vector(4, 1)],
+        terms: vec![term(1, 0), term(3, 0), term(4, 1)],
+        outputs: 6,
+        horner_step: None,
+    };
+    let parts = parts_of(&t, 8, 0);
+    let outputs: Vec<usize> = parts.iter().map(|part| part.outputs).collect();
+    assert_eq!(outputs, [4, 2]);
+    assert!(parts.iter().all(|part| !part.terms.is_empty()));
+}

@@ -109,12 +109,9 @@ impl Coefficients {
             .map_err(error::coefficients)
     }
 
-    fn taken(&self, cts: &[Handle<'_>]) -> PyResult<Vec<tacita_ckks::Ciphertext>> {
+    fn taken<'a>(&self, cts: &'a [Handle<'_>]) -> PyResult<Vec<&'a Residues>> {
         cts.iter().try_for_each(|c| self.evaluator.get().check(c))?;
-        let one = |c: &Handle<'_>| -> PyResult<tacita_ckks::Ciphertext> {
-            Ok(c.inner.here().map_err(error::ckks)?.into_owned())
-        };
-        cts.iter().map(one).collect()
+        Ok(cts.iter().map(|c| &c.inner).collect())
     }
 }
 
@@ -165,7 +162,12 @@ impl Coefficients {
     /// Coefficients to the blocks of so many features.
     fn descend(&self, py: Python<'_>, cts: Vec<Handle<'_>>, features: usize) -> PyResult<CoefficientBlocks> {
         let cts = self.taken(&cts)?;
-        let found = self.run(py, |keys| keys.products.descend(&keys.inner, &cts, features))?;
+        let found = self.run(py, |keys| {
+            // a device answers when all that it was given before is done
+            let here = cts.iter().map(|x| Ok(x.here()?.into_owned()));
+            let here = here.collect::<products::Result<Vec<_>>>()?;
+            keys.products.descend(&keys.inner, &here, features)
+        })?;
         Ok(CoefficientBlocks(found))
     }
 
@@ -176,8 +178,9 @@ impl Coefficients {
         blocks: &CoefficientBlocks,
         weights: &CoefficientWeights,
     ) -> PyResult<CoefficientBlocks> {
-        let blocks = blocks.0.clone();
-        let found = self.run(py, |keys| keys.products.multiply(&keys.inner, blocks, &weights.0))?;
+        let found = self.run(py, |keys| {
+            keys.products.multiply(&keys.inner, blocks.0.clone(), &weights.0)
+        })?;
         Ok(CoefficientBlocks(found))
     }
 

@@ -1,1 +1,1 @@
-"""The upper seam: a small language of blocks in which models are written once and interpreted many times."""
+"""The upper interface: a small language of blocks in which models are written once and read many times."""

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use tacita_ring::{pool, NttTable};
 use tacita_rlwe::Parameters;
 
-/// Constants times their scales are integers below this: larger ones are below no modulus that there is.
+/// Constants times their scales are integers below this, which 128 bits hold with room.
 const MAX_CONSTANT: f64 = (1u128 << 120) as f64;
 
 /// Evaluates circuits. Cheap operations take NTTs and bytes as their docs say; L is the number of limbs of

@@ -12,10 +12,8 @@ use zeroize::Zeroize;
 /// Special FFT (Cheon, Han, Kim, Kim, Song, ePrint 2018/1043) for every power of two up to `slots`.
 pub struct Encoder {
     slots: usize,
-    /// exp(2*pi*i*k / (4*slots)).
-    roots: Vec<Complex64>,
-    /// 5^j mod 4*slots.
-    rot_group: Vec<usize>,
+    /// Of butterflies of length 2, 4, 8 and so on, one after the other: 1, 2, 4, ... twiddle factors.
+    twiddles: Vec<Complex64>,
 }
 
 impl Encoder {
@@ -23,23 +21,22 @@ impl Encoder {
     pub fn new(slots: usize) -> Self {
         let m = 4 * slots;
         let root = |k: usize| Complex64::from_polar(1.0, 2.0 * PI * k as f64 / m as f64);
-        let mut rot_group = Vec::with_capacity(slots);
-        let mut power = 1usize;
-        for _ in 0..slots {
-            rot_group.push(power);
-            power = power * 5 % m;
+        let mut twiddles = Vec::with_capacity(slots);
+        let mut len = 2;
+        while len <= slots {
+            let (period, mut power) = (4 * len, 1);
+            for _ in 0..len / 2 {
+                twiddles.push(root(power * (m / period)));
+                power = power * 5 % period;
+            }
+            len *= 2;
         }
-        Self {
-            slots,
-            roots: (0..m).map(root).collect(),
-            rot_group,
-        }
+        Self { slots, twiddles }
     }
 
-    /// The twiddle factor of position `j` in a butterfly of length `len`: exp(2*pi*i * 5^j / (4*len)).
-    pub fn twiddle(&self, len: usize, j: usize) -> Complex64 {
-        let period = 4 * len;
-        self.roots[(self.rot_group[j] % period) * (4 * self.slots / period)]
+    /// The twiddle factors of a butterfly of length `len`: exp(2*pi*i * 5^j / (4*len)) at j < len / 2.
+    pub fn twiddles(&self, len: usize) -> &[Complex64] {
+        &self.twiddles[len / 2 - 1..len - 1]
     }
 
     /// Coefficients (first real parts, then imaginary parts; 2p values) of the polynomial with the given p
@@ -51,10 +48,9 @@ impl Encoder {
         while len >= 2 {
             let half = len / 2;
             for block in v.chunks_exact_mut(len) {
-                for j in 0..half {
-                    let (x, y) = (block[j], block[j + half]);
-                    block[j] = x + y;
-                    block[j + half] = (x - y) * self.twiddle(len, j).conj();
+                let (low, high) = block.split_at_mut(half);
+                for ((x, y), w) in low.iter_mut().zip(high).zip(self.twiddles(len)) {
+                    (*x, *y) = (*x + *y, (*x - *y) * w.conj());
                 }
             }
             len /= 2;
@@ -70,6 +66,17 @@ impl Encoder {
     /// # Errors
     /// [`CkksError::Shape`] for a bad length or a value too large for the scale.
     pub(crate) fn integers(&self, v: &[Complex64], scale: f64) -> Result<Vec<i64>, CkksError> {
+        let mut rounded = self.rounded(v, scale)?;
+        let integers = rounded.iter().map(|&c| c as i64).collect();
+        rounded.zeroize();
+        Ok(integers)
+    }
+
+    /// [`Self::integers`] as doubles, below 4e18.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn rounded(&self, v: &[Complex64], scale: f64) -> Result<Vec<f64>, CkksError> {
         let (p, slots) = (v.len(), self.slots);
         if !p.is_power_of_two() || p > slots {
             return Err(CkksError::Shape {
@@ -86,7 +93,11 @@ impl Encoder {
             v.to_vec()
         };
         let mut coefficients = self.coefficients(&tiled);
-        if !coefficients.iter().all(|c| (c * scale).abs() < 4e18) {
+        for c in &mut coefficients {
+            *c = (*c * scale).round() + 0.0; // never -0
+        }
+        if !coefficients.iter().all(|c| c.abs() < 4e18) {
+            coefficients.zeroize();
             return Err(CkksError::Shape {
                 op: "encode",
                 detail: format!(
@@ -95,9 +106,7 @@ impl Encoder {
                 ),
             });
         }
-        let integers = coefficients.iter().map(|c| (c * scale).round() as i64).collect();
-        coefficients.zeroize();
-        Ok(integers)
+        Ok(coefficients)
     }
 
     /// The slots of the polynomial with these 2p coefficients.
@@ -111,10 +120,10 @@ impl Encoder {
         while len <= n {
             let half = len / 2;
             for block in v.chunks_exact_mut(len) {
-                for j in 0..half {
-                    let (x, y) = (block[j], block[j + half] * self.twiddle(len, j));
-                    block[j] = x + y;
-                    block[j + half] = x - y;
+                let (low, high) = block.split_at_mut(half);
+                for ((x, y), w) in low.iter_mut().zip(high).zip(self.twiddles(len)) {
+                    let turned = *y * w;
+                    (*x, *y) = (*x + turned, *x - turned);
                 }
             }
             len *= 2;

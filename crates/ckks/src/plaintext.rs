@@ -6,7 +6,7 @@ use crate::{Backend, CkksError, Evaluator};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use std::sync::Arc;
-use tacita_ring::{AlignedVec, NttTable};
+use tacita_ring::{kernels, AlignedVec, NttTable};
 use tacita_rlwe::RnsPoly;
 use zeroize::Zeroize;
 
@@ -24,7 +24,8 @@ impl<B: Backend> Evaluator<B> {
         limbs: usize,
         special: usize,
     ) -> Result<Vec<AlignedVec>, CkksError> {
-        let mut coefficients = self.encoder().integers(v, scale)?;
+        let mut coefficients = self.encoder().rounded(v, scale)?;
+        let exact = coefficients.iter().all(|c| c.abs() < kernels::INTEGERS);
         let primes: Vec<usize> = (0..limbs)
             .chain((0..special).map(|k| self.rlwe().p_index(k)))
             .collect();
@@ -33,10 +34,13 @@ impl<B: Backend> Evaluator<B> {
             .map(|&i| {
                 let table = self.small_table(i, coefficients.len())?;
                 let m = self.rlwe().modulus(i);
-                let mut x = AlignedVec::zeroed(coefficients.len());
-                x.iter_mut()
-                    .zip(&coefficients)
-                    .for_each(|(x, &c)| *x = m.from_i64(c) as f64);
+                let mut x = AlignedVec::scratch(coefficients.len());
+                if exact {
+                    kernels::residues(m, &mut x, &coefficients);
+                } else {
+                    let each = x.iter_mut().zip(&coefficients);
+                    each.for_each(|(x, &c)| *x = m.from_i64(c as i64) as f64);
+                }
                 table.forward(&mut x);
                 Ok(x)
             })

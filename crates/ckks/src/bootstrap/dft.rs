@@ -106,7 +106,7 @@ fn at(v: &[Complex64], j: i64) -> Complex64 {
 fn butterfly(encoder: &Encoder, l: u32, inverse: bool) -> Diagonals {
     let half = 1usize << l;
     let (zero, one) = (Complex64::new(0.0, 0.0), Complex64::new(1.0, 0.0));
-    let w = |j: usize| encoder.twiddle(2 * half, j);
+    let w = |j: usize| encoder.twiddles(2 * half)[j];
     let vector = |first: &dyn Fn(usize) -> Complex64, second: &dyn Fn(usize) -> Complex64| {
         (0..2 * half)
             .map(|j| if j < half { first(j) } else { second(j - half) })

@@ -42,6 +42,7 @@ elementwise!(sub_assign, s, m, f, out x, in(a), const(), i, {} f.fold(s.sub(x.at
 elementwise!(neg_assign, s, m, f, out x, in(), const(), i, {} s.negate(x.at(i), f.p));
 elementwise!(mul, s, m, f, out out, in(a, b), const(), i, {} f.fold(f.mul(a.at(i), b.at(i))));
 elementwise!(mul_assign, s, m, f, out x, in(a), const(), i, {} f.fold(f.mul(x.at(i), a.at(i))));
+elementwise!(residues, s, m, f, out out, in(a), const(), i, {} f.canonical(a.at(i)));
 elementwise!(mul_add_assign, s, m, f, out x, in(a, b), const(), i, {}
     f.canonical(s.add(x.at(i), f.mul(a.at(i), b.at(i)))));
 elementwise!(mul_scalar, s, m, f, out out, in(a), const(c), i,

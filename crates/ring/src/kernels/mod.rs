@@ -18,6 +18,9 @@ use crate::packed::Row;
 use crate::simd::{dispatch, dispatch_packed};
 use crate::Modulus;
 
+/// Integers below this are reduced by [`residues`].
+pub const INTEGERS: f64 = (1u64 << 51) as f64;
+
 /// Values of a limb that lie together in the pairs of [`inner_products2`].
 pub const PAIR: usize = 8;
 
@@ -82,6 +85,8 @@ dispatch! {
         m: &Modulus, d0: &mut [f64], d1: &mut [f64], d2: &mut [f64],
         a0: &[f64], a1: &[f64], b0: &[f64], b1: &[f64]
     );
+    /// out = a, of any integers below [`INTEGERS`] in size, none of them -0
+    fn residues(m: &Modulus, out: &mut [f64], a: &[f64]);
     /// out = the centred representative of a mod `from`, canonical or centred, reduced mod `to`
     fn switch_modulus(from: &Modulus, to: &Modulus, out: &mut [f64], a: &[f64]);
 }

@@ -234,6 +234,13 @@ pub fn tensor_accumulate(
     mul_add_assign(m, d2, a1, b1);
 }
 
+pub fn residues(m: &Modulus, out: &mut [f64], a: &[f64]) {
+    assert_eq!(out.len(), a.len());
+    for (x, &a) in out.iter_mut().zip(a) {
+        *x = m.from_i64(a as i64) as f64;
+    }
+}
+
 pub fn switch_modulus(from: &Modulus, to: &Modulus, out: &mut [f64], a: &[f64]) {
     assert_eq!(out.len(), a.len());
     for (x, &a) in out.iter_mut().zip(a) {

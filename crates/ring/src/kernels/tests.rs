@@ -230,7 +230,9 @@ fn residues_of_integers_of_either_sign() {
     for m in sample_primes(18) {
         let p = m.p() as f64;
         let at = |i: i64| (i - 32) as f64 * ((INTEGERS - 1.0) / 32.0).floor() + (i % 3 - 1) as f64;
-        let mut a: Vec<f64> = (0..64).map(|i| at(i).clamp(1.0 - INTEGERS, INTEGERS - 1.0)).collect();
+        let mut a: Vec<f64> = (0..64)
+            .map(|i| at(i).clamp(1.0 - INTEGERS, INTEGERS - 1.0))
+            .collect();
         a.splice(..6, [0.0, 1.0 - INTEGERS, INTEGERS - 1.0, -1.0, p, -p]);
         for n in [64, 30] {
             let out = agree(&m, &AlignedVec::zeroed(n), |x| residues(&m, x, &a[..n]));

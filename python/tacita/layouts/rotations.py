@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import ByPlace, Diagonals, Halves
 from tacita.slots.linear import LinearPlan
+from tacita.slots.stage import cached_weakly
 
 
 def rotate_sum(be: Backend, ct: Ct, width: int, step: int = 1) -> Ct:
@@ -89,14 +90,16 @@ class RealMap:
     shift: int = 0
 
     @staticmethod
-    def build(diagonals: Diagonals | ByPlace, *, n_inputs: int, n_outputs: int) -> RealMap:
-        """The cheapest form. diagonals: as for LinearPlan.from_diagonals, real.
+    def build(
+        diagonals: Diagonals | ByPlace, *, n_inputs: int, n_outputs: int, period: int | None = None
+    ) -> RealMap:
+        """The cheapest form. diagonals: as for LinearPlan.from_diagonals, real; period too.
 
         Costs depend on places alone, so only the form that is chosen gets its vectors.
         """
         table = Diagonals.of(diagonals)
         kind = _cheapest(table.places.tobytes(), table.filled.tobytes(), n_inputs, n_outputs)
-        return _form(table, kind, n_inputs, n_outputs)
+        return _form(table, kind, n_inputs, n_outputs, period)
 
     @property
     def cost(self) -> float:
@@ -106,14 +109,22 @@ class RealMap:
 
     def apply(self, be: Backend, xs: Sequence[Ct]) -> list[Ct]:
         """Real ciphertexts -> real ciphertexts."""
+        plan = at_hand(self.plan) if self.plan.lazy else self.plan
         if not self.shift and not self.pairs:
-            return be.linear(xs, self.plan)
+            return be.linear(xs, plan)
         if self.shift:
             xs = [be.add(xs[0], be.mul_i(be.rotate(xs[0], self.shift)))]
         else:
             firsts, seconds, rest = xs[: self.pairs], xs[self.pairs :], xs[2 * self.pairs :]
             xs = [*(be.add(a, be.mul_i(b)) for a, b in zip(firsts, seconds, strict=False)), *rest]
-        return [doubled_real(be, y) for y in be.linear(xs, self.plan)]
+        return [doubled_real(be, y) for y in be.linear(xs, plan)]
+
+
+@cached_weakly(1)
+def at_hand(plan: LinearPlan) -> LinearPlan:
+    """Returns the same plan, to be applied in its place: the vectors that somebody reads of it are kept until
+    another one is applied, as all requests go through a stage before any goes on."""
+    return replace(plan)
 
 
 @lru_cache(maxsize=KEPT)
@@ -134,13 +145,15 @@ def _kinds(diagonals: Diagonals, n_inputs: int) -> list[tuple[int, int]]:
     return [(0, 0), *((0, shift) for shift in shifts)]
 
 
-def _form(diagonals: Diagonals, kind: tuple[int, int], n_inputs: int, n_outputs: int) -> RealMap:
+def _form(
+    diagonals: Diagonals, kind: tuple[int, int], n_inputs: int, n_outputs: int, period: int | None = None
+) -> RealMap:
     pairs, shift = kind
     table: Diagonals | Halves = diagonals
     if pairs or shift:
         table = _paired(diagonals, pairs) if pairs else _shifted(diagonals, shift)
     inputs, real = n_inputs - pairs, bool(pairs or shift)
-    plan = LinearPlan.from_diagonals(table, n_inputs=inputs, n_outputs=n_outputs, real=real)
+    plan = LinearPlan.from_diagonals(table, n_inputs=inputs, n_outputs=n_outputs, real=real, period=period)
     return RealMap(plan, pairs, shift)
 
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from tacita.errors import ShapeError
 from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
@@ -19,7 +22,10 @@ from tacita.layouts.numbered import runs_of
 from tacita.layouts.rotations import RealMap, rotate_sum
 from tacita.layouts.runs import Response, Runs
 from tacita.slots.base import Backend, Ct
-from tacita.slots.diagonals import Diagonals, Rows
+from tacita.slots.diagonals import Diagonals
+
+LARGE = 1 << 25  # bytes of vectors above which they have a recipe: BERT-base's to all tokens are 1.1 GB
+PART = 1 << 24  # bytes of diagonals that are made at once, beside as many of what they are made by
 
 
 @dataclass(frozen=True)
@@ -79,15 +85,25 @@ class CyclicMap:
     def build(weight: Array, bias: Array, src: Sequence[IntArray], dst: Sequence[IntArray]) -> CyclicMap:
         """Builds the map with a weight (outputs, inputs). src, dst: feature at each position of one period
         (-1: none), one array per ciphertext; all of src have one period, all of dst have one. Bias where dst
-        has features, zero elsewhere."""
+        has features, zero elsewhere.
+
+        Many vectors get a recipe, unless most weights are zero: those are few, and what repeats among them is
+        encoded once.
+        """
         if len({len(a) for a in src}) != 1 or len({len(a) for a in dst}) != 1:
             raise ShapeError(
                 "cyclic map: ciphertexts of different periods", hint="pad the layouts to one period"
             )
         width, height = len(src[0]), len(dst[0])
-        parts = [_turns(weight, outs, ins, j, i) for j, outs in enumerate(dst) for i, ins in enumerate(src)]
-        diagonals = Diagonals.joined(parts)
-        real_map = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst))
+        padded = np.zeros((weight.shape[0] + 1, weight.shape[1] + 1))  # the last ones for no feature
+        padded[:-1, :-1] = weight
+        pairs = product(enumerate(dst), enumerate(src))
+        diagonals = Diagonals.joined([_turns(padded, outs, ins, j, i) for (j, outs), (i, ins) in pairs])
+        period = max(width, height)
+        many = 8 * period * np.count_nonzero(diagonals.filled) > LARGE
+        dense = 2 * np.count_nonzero(weight) > weight.size
+        how = period if many and dense else None
+        real_map = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst), period=how)
         folds = (width // height, height) if width > height else (1, 0)
         return CyclicMap(real_map, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
 
@@ -97,29 +113,58 @@ class CyclicMap:
         return tuple(be.add_vector(y, b) for y, b in zip(outs, self.bias, strict=True))
 
 
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """Diagonals that follow each other, a `Part` of a table. weight: (outputs + 1, inputs + 1), zero in the
+    last row and column. outs, ins: feature at each position of a period. first: offset of the first of them.
+    filled: which are not zero."""
+
+    weight: Array
+    outs: IntArray
+    ins: IntArray
+    first: int
+    filled: NDArray[np.bool_]
+
+    @property
+    def real(self) -> bool:
+        """Whether no number has an imaginary part: weights have none."""
+        return True
+
+    @property
+    def vectors(self) -> Array:
+        """The vectors [diagonals, the longer period]: at position p of offset k the weight from position
+        p + k."""
+        size, (rows, columns) = max(len(self.outs), len(self.ins)), self.weight.shape
+        outs, ins = np.resize(self.outs % rows, size), np.resize(self.ins % columns, size)
+        offsets = self.first + np.flatnonzero(self.filled)
+        meeting = sliding_window_view(np.tile(ins, 2), size)[offsets]
+        meeting += outs * columns
+        values = np.take(self.weight, meeting)
+        if not self.filled.all():
+            there, values = values, np.zeros((len(self.filled), size))
+            values[self.filled] = there
+        return values
+
+
 def _turns(weight: Array, outs: IntArray, ins: IntArray, output: int, source: int) -> Diagonals:
     """The diagonals of the matrix between positions (outputs, inputs), as many as its smaller side: zero
     where either side has no feature, as most are where features lie far apart."""
-    height, width = len(outs), len(ins)
-    values, places = (
-        np.zeros((min(height, width), max(height, width))),
-        np.empty((min(height, width), 3), int),
-    )
+    filled = _filled(weight != 0.0, outs, ins)
+    places = np.zeros((len(filled), 3), int)
     places[:, 0], places[:, 1], places[:, 2] = output, source, np.arange(len(places))
-    p, k = np.arange(values.shape[1]), _offsets(outs, ins)[:, None]
-    here, there = outs[p % height], ins[(p + k) % width]
-    meeting = weight[np.maximum(here, 0), np.maximum(there, 0)]
-    values[k[:, 0]] = np.where((here >= 0) & (there >= 0), meeting, 0.0)
-    return Diagonals(places, (Rows(values),))
+    step = max(1, PART // (8 * max(len(outs), len(ins))))
+    firsts = range(0, len(filled), step)
+    return Diagonals(places, tuple(Turns(weight, outs, ins, at, filled[at : at + step]) for at in firsts))
 
 
-def _offsets(outs: IntArray, ins: IntArray) -> IntArray:
-    """Returns the offsets between positions of features, modulo the smaller period."""
-    used = np.zeros(min(len(outs), len(ins)), dtype=bool)
-    features = np.flatnonzero(ins >= 0)
-    for position in np.flatnonzero(outs >= 0):
-        used[(features - position) % len(used)] = True
-    return np.flatnonzero(used)
+def _filled(nonzero: NDArray[np.bool_], outs: IntArray, ins: IntArray) -> NDArray[np.bool_]:
+    """Returns for each offset, modulo the smaller period, whether a weight is between positions so far apart.
+    nonzero: which weights are not zero, none in the last row and column."""
+    size = min(len(outs), len(ins))
+    meeting = np.zeros((size, size), dtype=bool)
+    for here, there in product(*(np.unique(side.reshape(-1, size), axis=0) for side in (outs, ins))):
+        meeting |= nonzero[here].take(there, axis=1)
+    return np.asarray(np.any([np.roll(row, -at) for at, row in enumerate(meeting)], axis=0))
 
 
 # The ciphertexts of an answer that a vector gives: the numbers, a second copy of them, the norm check, and

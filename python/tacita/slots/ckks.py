@@ -112,7 +112,7 @@ class CkksBackend:
 
     def linear(self, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
         plan.check_inputs(len(xs), self.slots)
-        vectors = np.ascontiguousarray(plan.vectors, dtype=np.complex128)
+        vectors = np.ascontiguousarray(plan.make_vectors(), dtype=np.complex128)
         terms = np.ascontiguousarray(plan.terms, dtype=np.int32)
         outs = self._native.linear(list(xs), vectors, terms, plan.n_outputs, plan.horner_step)
         return [self.rotate(out, plan.post) for out in outs]

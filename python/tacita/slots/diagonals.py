@@ -76,6 +76,35 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
+class Subset:
+    """Some rows of a part. rows: which."""
+
+    part: Part
+    rows: Flags
+
+    @property
+    def filled(self) -> Flags:
+        """Which of these rows are not zero."""
+        return self.part.filled[self.rows]
+
+    @property
+    def real(self) -> bool:
+        """Whether no number of the part has an imaginary part."""
+        return self.part.real
+
+    @property
+    def vectors(self) -> Table:
+        """The vectors [rows, period], made anew."""
+        return np.asarray(self.part.vectors[self.rows])
+
+
+def require_any(filled: Flags) -> None:
+    """Raises ShapeError for a table of zeros alone."""
+    if not filled.any():
+        raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
+
+
+@dataclass(frozen=True, eq=False)
 class Diagonals:
     """Generalised diagonals as a table: out += v * rotate(x_input, rotation) for each row, no place twice.
 
@@ -127,12 +156,16 @@ class Diagonals:
         """The vectors [rows, period], made anew."""
         return np.concatenate([part.vectors for part in self.parts])
 
+    def only(self, rows: Flags) -> Diagonals:
+        """Returns some of the rows, whose numbers are made no earlier than those of all are."""
+        edges = np.cumsum([len(part.filled) for part in self.parts])[:-1]
+        parts = zip(self.parts, np.split(rows, edges), strict=True)
+        return Diagonals(self.places[rows], tuple(Subset(part, of) for part, of in parts if of.any()))
+
     def nonzero(self) -> Diagonals:
         """Returns the rows that are not zero. Raises ShapeError where none is."""
-        nonzero = self.filled
-        if not nonzero.any():
-            raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
-        return self if nonzero.all() else Diagonals(self.places[nonzero], (Rows(self.vectors[nonzero]),))
+        require_any(nonzero := self.filled)
+        return self if nonzero.all() else self.only(nonzero)
 
     def turned(self, giants: Numbers) -> Table:
         """Returns the vectors, each rotated right by its giant, in place of the product's operands; real
@@ -195,9 +228,14 @@ class Halves:
         """The vectors [rows, period], made anew, real where all are."""
         return self.turned(np.zeros(len(self), np.int64))
 
-    def nonzero(self) -> Diagonals | Halves:
+    def nonzero(self) -> Halves:
         """Returns the rows that are not zero. Raises ShapeError where none is."""
-        return self if self.filled.all() else Diagonals(self.places, (Rows(self.vectors),)).nonzero()
+        require_any(nonzero := self.filled)
+        if nonzero.all():
+            return self
+        rows, numbers = nonzero[self.where], np.cumsum(nonzero) - 1
+        source, where = self.source.only(rows), numbers[self.where[rows]]
+        return Halves(self.places[nonzero], source, where, self.imaginary[rows])
 
     def turned(self, giants: Numbers) -> Table:
         """Returns the vectors, each rotated right by its giant, real where all are."""

@@ -12,9 +12,10 @@ one key serves all of them. Halevi and Shoup's diagonals with baby-step giant-st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -34,10 +35,12 @@ KEY_COST = 0.5  # memory and traffic of one more rotation key, in rotations
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """Vectors that are made when somebody reads them; whoever counts operations reads their shape alone."""
+    """Vectors that are made when somebody reads them; whoever counts operations reads their shape alone.
+    lock: of who makes them, so that the threads of a stage make them once (nothing in it is parallel)."""
 
     shape: tuple[int, int]
     make: Callable[[], npt.NDArray[Any]]
+    lock: Lock = field(default_factory=Lock, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +66,24 @@ class LinearPlan:
         """Length of the vectors."""
         return int(self.source.shape[1])
 
+    @property
+    def lazy(self) -> bool:
+        """Whether there is a recipe in place of vectors."""
+        return isinstance(self.source, Recipe)
+
     @cached_property
     def vectors(self) -> npt.NDArray[Any]:
-        """Returns the vectors, [n_vectors, period]."""
+        """Returns the vectors, [n_vectors, period], which are kept as long as the plan is."""
+        if not isinstance(self.source, Recipe):
+            return self.source
+        with self.source.lock:
+            if "vectors" not in vars(self):
+                vars(self)["vectors"] = self.source.make()
+            vectors: npt.NDArray[Any] = vars(self)["vectors"]
+        return vectors
+
+    def make_vectors(self) -> npt.NDArray[Any]:
+        """Returns the vectors for who reads them once: those of a recipe are made anew, and not kept."""
         return self.source.make() if isinstance(self.source, Recipe) else self.source
 
     @cached_property
@@ -129,13 +147,15 @@ class LinearPlan:
         split: Split = "auto",
         horner: bool = True,
         real: bool = False,
+        period: int | None = None,
     ) -> LinearPlan:
         """Builds a plan. diagonals: (output, input, rotation) -> periodic v, meaning out += v *
         rotate(x_input, rotation).
 
         split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one
-        key for all giants. real: see the class. Zero diagonals are dropped. Errors: ShapeError for none left
-        or unequal periods.
+        key for all giants. real: see the class. period: of diagonals that are put into a recipe, of which
+        nobody looks for two that are the same; None to make the vectors now, each once. Zero diagonals are
+        dropped. Errors: ShapeError for none left or unequal periods.
         """
         table = diagonals if isinstance(diagonals, Halves) else Diagonals.of(diagonals)
         nonzero = table.nonzero()
@@ -145,7 +165,7 @@ class LinearPlan:
             int(inputs.max()) + 1 if n_inputs is None else n_inputs,
             int(outputs.max()) + 1 if n_outputs is None else n_outputs,
         )
-        return replace(_build(nonzero, step, horner, *counts), real=real)
+        return replace(_build(nonzero, step, horner, *counts, period), real=real)
 
     @staticmethod
     def from_terms(
@@ -231,18 +251,28 @@ def _cost(places: Numbers, step: int, horner: bool) -> float:
 
 
 def _build(
-    diagonals: Diagonals | Halves, step: int, horner: bool, n_inputs: int, n_outputs: int
+    diagonals: Diagonals | Halves,
+    step: int,
+    horner: bool,
+    n_inputs: int,
+    n_outputs: int,
+    period: int | None,
 ) -> LinearPlan:
     outputs, inputs, rotations = diagonals.places.T
     giants, babies = _split(rotations, step)
     use_horner = horner and step > 0
     post = int(giants.min()) if use_horner else 0
-    stored, names = _deduplicate(diagonals.turned(giants))
+    source: npt.NDArray[Any] | Recipe
+    if period:
+        shape, names = (len(diagonals), period), np.arange(len(diagonals))
+        source = Recipe(shape, partial(diagonals.turned, giants))
+    else:
+        source, names = _deduplicate(diagonals.turned(giants))
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
     order = np.lexsort((babies, inputs, -giants, outputs))
     table = np.stack([outputs, giants - post, inputs, babies, names], axis=1)[order].astype(np.int32)
     step_used = step if use_horner and table[:, 1].any() else 0
-    return LinearPlan(n_inputs, n_outputs, stored, table, step_used, post)
+    return LinearPlan(n_inputs, n_outputs, source, table, step_used, post)
 
 
 def _deduplicate(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
@@ -267,3 +297,27 @@ def _marks(rows: npt.NDArray[Any]) -> Numbers:
 
 def _words(rows: npt.NDArray[Any]) -> Numbers:
     return np.ascontiguousarray(rows).view(np.int64)
+
+
+def by_terms(xs: Sequence[npt.NDArray[Any]], plan: LinearPlan) -> list[npt.NDArray[Any]]:
+    """The module's formula on slot vectors in the clear, a term after the other: it reads each vector once,
+    where it is, and needs no memory but for the results."""
+    vectors, size, shape = plan.vectors, xs[0].size, (-1, plan.period)
+    sides: list[tuple[npt.NDArray[Any], Sequence[npt.NDArray[Any]]]] = [(vectors, xs)]
+    if plan.real:  # Re(vx) = Re v Re x - Im v Im x
+        sides = [(vectors.real, [x.real for x in xs])]
+        sides += [(vectors.imag, [-x.imag for x in xs])] if np.iscomplexobj(vectors) else []
+    # of an operand twice over every rotation is a stretch
+    wide = [(v, [np.tile(x, 2) if i in plan.babies else x for i, x in enumerate(own)]) for v, own in sides]
+    groups: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for output, giant, source, baby, number in plan.terms.tolist():
+        groups.setdefault((output, giant), []).append((source, baby % size, number))
+    outs: list[npt.NDArray[Any]] = [np.zeros(size)] * plan.n_outputs
+    for (output, giant), terms in sorted(groups.items()):
+        inner: Any = sum(
+            v[number] * own[i][first : first + size].reshape(shape)
+            for v, own in wide
+            for i, first, number in terms
+        )
+        outs[output] = outs[output] + np.roll(inner.reshape(-1), -giant)
+    return [np.roll(out, -plan.post) if plan.post else out for out in outs]

@@ -24,7 +24,7 @@ from tacita.slots.bootstraps import (
     level_after,
     product_level,
 )
-from tacita.slots.linear import LinearPlan
+from tacita.slots.linear import LinearPlan, by_terms
 from tacita.slots.matrices import Rows, check_products, gather, lowest, periodic_matmul, sum_of_products
 from tacita.slots.stage import cached_weakly
 
@@ -265,12 +265,12 @@ def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
     A vector is here a table (positions of a period, periods of the slots), so that a rotation copies whole
     rows, a vector's entry multiplies a row, and the inner sums are one matrix product for each position.
     """
+    sums, babies = _pairs(plan)
+    once = plan.n_outputs == len(sums) == 1 and plan.period == xs[0].size  # each vector is read once
+    if once or (plan.lazy and plan.period * len(sums) * len(babies) > MAX_TABLE):
+        return by_terms(xs, plan)
     if plan.real:
         return apply_linear([*(x.real for x in xs), *(x.imag for x in xs)], _real_part(plan))
-    sums, babies = _pairs(plan)
-    if plan.n_outputs == len(sums) == 1 and plan.period == xs[0].size:  # each vector is read once
-        parts = (plan.vectors[v] * (np.roll(xs[i], -b) if b else xs[i]) for *_, i, b, v in plan.terms)
-        return [np.roll(sum(parts), -plan.post - sums[0][1])]
     rows = Rows.of([np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs], babies)
     shape = (plan.period, rows.values.shape[1])
     outs = [np.zeros(shape, np.result_type(plan.vectors, *xs)) for _ in range(plan.n_outputs)]

@@ -73,10 +73,11 @@ def cached_weakly(most: int) -> Callable[[Callable[[Of], Result]], Callable[[Of]
                     return results[of]
             result = compute(of)
             with lock:
-                while len(results) >= most:
-                    del results[next(iter(results.keys()))]
-                results[of] = result
-            return result
+                if of not in results:  # nor has another thread computed it
+                    while len(results) >= most:
+                        del results[next(iter(results.keys()))]
+                    results[of] = result
+                return results[of]
 
         return looked_up
 

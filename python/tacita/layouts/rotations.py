@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import ByPlace, Diagonals, Halves
-from tacita.slots.linear import LinearPlan
+from tacita.slots.linear import LinearPlan, Recipe
 from tacita.slots.stage import cached_weakly
 
 
@@ -109,22 +109,77 @@ class RealMap:
 
     def apply(self, be: Backend, xs: Sequence[Ct]) -> list[Ct]:
         """Real ciphertexts -> real ciphertexts."""
-        plan = at_hand(self.plan) if self.plan.lazy else self.plan
+        linear = in_turn if self.plan.lazy and all(self.plan.giants.values()) else _at_once
         if not self.shift and not self.pairs:
-            return be.linear(xs, plan)
+            return linear(be, xs, self.plan)
         if self.shift:
             xs = [be.add(xs[0], be.mul_i(be.rotate(xs[0], self.shift)))]
         else:
             firsts, seconds, rest = xs[: self.pairs], xs[self.pairs :], xs[2 * self.pairs :]
             xs = [*(be.add(a, be.mul_i(b)) for a, b in zip(firsts, seconds, strict=False)), *rest]
-        return [doubled_real(be, y) for y in be.linear(xs, plan)]
+        return [doubled_real(be, y) for y in linear(be, xs, self.plan)]
+
+
+def _at_once(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
+    return be.linear(xs, plan)
+
+
+# A plan of many vectors is applied a sum after the other, one for each output and giant: the engine encodes
+# those of a plan together. Babies act first, once for all sums, and giants on what is there of an output.
+
+
+def in_turn(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
+    """Applies a plan with a recipe, of which every output has a term, a sum after the other. One level.
+
+    Key switches and rotation keys are those of the plan: babies are rotated as by `rotate_many`, and giants a
+    level lower. Each sum is rescaled.
+    """
+    steps = [[k for j, k in _operands(plan) if j == i] for i in range(plan.n_inputs)]
+    turned = [ct for x, ks in zip(xs, steps, strict=True) for ct in be.rotate_many(x, ks)]
+    outs, above = dict[int, Ct](), dict[int, int]()
+    for output, giant, one in sums_of(plan):  # of an output from the largest giant down
+        (inner,) = be.linear(turned, one)
+        if giant and not plan.horner_step:
+            inner = be.rotate(inner, giant)
+        if output in outs:
+            inner = be.add(_brought(be, outs[output], above[output] - giant, plan.horner_step), inner)
+        outs[output], above[output] = inner, giant
+    ends = (_brought(be, outs[j], above[j], plan.horner_step) for j in range(plan.n_outputs))
+    return [be.rotate(ct, plan.post) if plan.post else ct for ct in ends]
+
+
+def _brought(be: Backend, ct: Ct, by: int, step: int) -> Ct:
+    """Rotates a sum by a difference of giants with the key of Horner's step; as it is without one."""
+    for _ in range(by // step if step else 0):
+        ct = be.rotate(ct, step)
+    return ct
+
+
+def _operands(plan: LinearPlan) -> list[tuple[int, int]]:
+    """Returns (input, baby) of each operand of the sums."""
+    return [(i, k) for i in range(plan.n_inputs) for k in (0, *plan.babies.get(i, ()))]
 
 
 @cached_weakly(1)
-def at_hand(plan: LinearPlan) -> LinearPlan:
-    """Returns the same plan, to be applied in its place: the vectors that somebody reads of it are kept until
-    another one is applied, as all requests go through a stage before any goes on."""
-    return replace(plan)
+def sums_of(plan: LinearPlan) -> list[tuple[int, int, LinearPlan]]:
+    """Returns (output, giant, the sum) of each, as plans of operands that come rotated by the babies.
+
+    They are kept until another plan is applied, with the vectors that somebody read: all requests in the
+    clear go through a stage before any goes on.
+    """
+    assert isinstance(plan.source, Recipe)  # `in_turn`
+    number = {operand: n for n, operand in enumerate(_operands(plan))}
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for output, giant, i, k, vector in plan.terms.tolist():
+        groups.setdefault((output, giant), []).append((number[i, k], vector))
+    sums = list[tuple[int, int, LinearPlan]]()
+    for (output, giant), rows in groups.items():
+        table, vectors = np.zeros((len(rows), 5), np.int32), np.unique([v for _, v in rows])
+        table[:, 2] = [operand for operand, _ in rows]
+        table[:, 4] = np.searchsorted(vectors, [v for _, v in rows])
+        one = LinearPlan(len(number), 1, plan.source.only(vectors), table, real=plan.real)
+        sums.append((output, giant, one))
+    return sums
 
 
 @lru_cache(maxsize=KEPT)

@@ -25,7 +25,9 @@ from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import Diagonals
 
 LARGE = 1 << 25  # bytes of vectors above which they have a recipe: BERT-base's to all tokens are 1.1 GB
-PART = 1 << 24  # bytes of diagonals that are made at once, beside as many of what they are made by
+PART = (
+    1 << 23
+)  # bytes of diagonals that are made at once: for a sum of BERT-base's those of two to four parts
 
 
 @dataclass(frozen=True)

@@ -228,14 +228,16 @@ class Halves:
         """The vectors [rows, period], made anew, real where all are."""
         return self.turned(np.zeros(len(self), np.int64))
 
+    def only(self, rows: Flags) -> Halves:
+        """Returns some of the rows, as `Diagonals.only`."""
+        halves, numbers = rows[self.where], np.cumsum(rows) - 1
+        source, where = self.source.only(halves), numbers[self.where[halves]]
+        return Halves(self.places[rows], source, where, self.imaginary[halves])
+
     def nonzero(self) -> Halves:
         """Returns the rows that are not zero. Raises ShapeError where none is."""
         require_any(nonzero := self.filled)
-        if nonzero.all():
-            return self
-        rows, numbers = nonzero[self.where], np.cumsum(nonzero) - 1
-        source, where = self.source.only(rows), numbers[self.where[rows]]
-        return Halves(self.places[nonzero], source, where, self.imaginary[rows])
+        return self if nonzero.all() else self.only(nonzero)
 
     def turned(self, giants: Numbers) -> Table:
         """Returns the vectors, each rotated right by its giant, real where all are."""

@@ -36,11 +36,18 @@ KEY_COST = 0.5  # memory and traffic of one more rotation key, in rotations
 @dataclass(frozen=True, eq=False)
 class Recipe:
     """Vectors that are made when somebody reads them; whoever counts operations reads their shape alone.
-    lock: of who makes them, so that the threads of a stage make them once (nothing in it is parallel)."""
+
+    make: gives all vectors, or where it takes numbers of vectors in order (`only`), these. lock: of who makes
+    them, so that the threads of a stage make them once; nothing in it is parallel.
+    """
 
     shape: tuple[int, int]
-    make: Callable[[], npt.NDArray[Any]]
+    make: Callable[..., npt.NDArray[Any]]
     lock: Lock = field(default_factory=Lock, repr=False)
+
+    def only(self, numbers: Numbers) -> Recipe:
+        """Returns the recipe of some of the vectors."""
+        return Recipe((len(numbers), self.shape[1]), partial(self.make, numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +272,7 @@ def _build(
     source: npt.NDArray[Any] | Recipe
     if period:
         shape, names = (len(diagonals), period), np.arange(len(diagonals))
-        source = Recipe(shape, partial(diagonals.turned, giants))
+        source = Recipe(shape, partial(_turned, diagonals, giants))
     else:
         source, names = _deduplicate(diagonals.turned(giants))
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
@@ -273,6 +280,14 @@ def _build(
     table = np.stack([outputs, giants - post, inputs, babies, names], axis=1)[order].astype(np.int32)
     step_used = step if use_horner and table[:, 1].any() else 0
     return LinearPlan(n_inputs, n_outputs, source, table, step_used, post)
+
+
+def _turned(diagonals: Diagonals | Halves, giants: Numbers, rows: Numbers | None = None) -> npt.NDArray[Any]:
+    """Returns the vectors, or some of them, each rotated right by its giant."""
+    if rows is None:
+        return diagonals.turned(giants)
+    flags = np.isin(np.arange(len(diagonals)), rows)
+    return diagonals.only(flags).turned(giants[flags])
 
 
 def _deduplicate(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Numbers]:
@@ -299,25 +314,14 @@ def _words(rows: npt.NDArray[Any]) -> Numbers:
     return np.ascontiguousarray(rows).view(np.int64)
 
 
-def by_terms(xs: Sequence[npt.NDArray[Any]], plan: LinearPlan) -> list[npt.NDArray[Any]]:
-    """The module's formula on slot vectors in the clear, a term after the other: it reads each vector once,
-    where it is, and needs no memory but for the results."""
-    vectors, size, shape = plan.vectors, xs[0].size, (-1, plan.period)
+def sum_of_terms(xs: Sequence[npt.NDArray[Any]], plan: LinearPlan) -> npt.NDArray[Any]:
+    """The one sum of a plan, of slot vectors in the clear, before it is rotated; its real part where nobody
+    asks for more. Each vector is read once, where it is."""
+    vectors = plan.vectors
     sides: list[tuple[npt.NDArray[Any], Sequence[npt.NDArray[Any]]]] = [(vectors, xs)]
     if plan.real:  # Re(vx) = Re v Re x - Im v Im x
         sides = [(vectors.real, [x.real for x in xs])]
         sides += [(vectors.imag, [-x.imag for x in xs])] if np.iscomplexobj(vectors) else []
-    # of an operand twice over every rotation is a stretch
-    wide = [(v, [np.tile(x, 2) if i in plan.babies else x for i, x in enumerate(own)]) for v, own in sides]
-    groups: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-    for output, giant, source, baby, number in plan.terms.tolist():
-        groups.setdefault((output, giant), []).append((source, baby % size, number))
-    outs: list[npt.NDArray[Any]] = [np.zeros(size)] * plan.n_outputs
-    for (output, giant), terms in sorted(groups.items()):
-        inner: Any = sum(
-            v[number] * own[i][first : first + size].reshape(shape)
-            for v, own in wide
-            for i, first, number in terms
-        )
-        outs[output] = outs[output] + np.roll(inner.reshape(-1), -giant)
-    return [np.roll(out, -plan.post) if plan.post else out for out in outs]
+    terms = plan.terms[:, 2:].tolist()
+    products = (v[n] * (np.roll(own[i], -k) if k else own[i]) for v, own in sides for i, k, n in terms)
+    return np.asarray(sum(products))

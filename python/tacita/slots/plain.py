@@ -24,7 +24,7 @@ from tacita.slots.bootstraps import (
     level_after,
     product_level,
 )
-from tacita.slots.linear import LinearPlan, by_terms
+from tacita.slots.linear import LinearPlan, sum_of_terms
 from tacita.slots.matrices import Rows, check_products, gather, lowest, periodic_matmul, sum_of_products
 from tacita.slots.stage import cached_weakly
 
@@ -266,9 +266,8 @@ def apply_linear(xs: Sequence[Values], plan: LinearPlan) -> list[Values]:
     rows, a vector's entry multiplies a row, and the inner sums are one matrix product for each position.
     """
     sums, babies = _pairs(plan)
-    once = plan.n_outputs == len(sums) == 1 and plan.period == xs[0].size  # each vector is read once
-    if once or (plan.lazy and plan.period * len(sums) * len(babies) > MAX_TABLE):
-        return by_terms(xs, plan)
+    if plan.n_outputs == len(sums) == 1 and plan.period == xs[0].size:
+        return [np.roll(sum_of_terms(xs, plan), -plan.post - sums[0][1])]
     if plan.real:
         return apply_linear([*(x.real for x in xs), *(x.imag for x in xs)], _real_part(plan))
     rows = Rows.of([np.ascontiguousarray(x.reshape(-1, plan.period).T) for x in xs], babies)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import fields
+from collections import Counter
 from functools import partial
 
 import numpy as np
 import pytest
+from encrypted import make_engine, toy
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
@@ -19,12 +20,15 @@ from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.conformance import CASES, check, circuit_of, world_of
 from tacita.packings.lowering import lowering_of
 from tacita.resources import in_threads
-from tacita.slots import plain
+from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 
 RNG = np.random.default_rng(0)
 SLOTS, TEXTS = 256, ["a fine film", "the plot is dull", "never boring , very good", "the film is bad"]
+NAMES = {"rotate_hoisted": "turned", "rotate_shared": "turned"} | dict.fromkeys(
+    ("encode", "encode_lifted"), "encoded"
+)
 LAYOUTS = {"one ciphertext": (SLOTS, 16, 3, 5), "several": (SLOTS, 16, 4, 16)}  # tokens, heads, head size
 both_ways = pytest.mark.parametrize("way", ["to all tokens", "from all tokens"])
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
@@ -92,36 +96,59 @@ def test_a_recipe_has_the_same_vectors_and_the_same_plan(layout, way, monkeypatc
 
 @every_layout
 @both_ways
-@pytest.mark.parametrize("most", [plain.MAX_TABLE, 0])  # by tables, and term by term
-def test_a_recipe_gives_the_same_bits(layout, way, most, monkeypatch):
-    monkeypatch.setattr(plain, "MAX_TABLE", most)
+def test_sums_in_turn_are_the_same_map(layout, way, monkeypatch):
+    """With each a level, in the clear and with the engine's noise."""
     eager, lazy = of_both_kinds(layout, way, monkeypatch)
-    values = [np.resize(np.where(row >= 0, RNG.normal(), 0.0), SLOTS) for row in places(layout, way)[0]]
+    values = [RNG.normal(size=SLOTS) for _ in places(layout, way)[0]]
     for make in (partial(PlainBackend, SLOTS), partial(SimBackend, SLOTS, inject=True)):
         answers = []
         for one in (eager, lazy):
-            be = make()
-            answers.append([be.decrypt(ct) for ct in one.apply(be, [be.encrypt(v) for v in values])])
-        assert np.array_equal(*answers)
+            cts = one.apply(be := make(), [be.encrypt(v) for v in values])
+            assert all(be.level(ct) == be.max_level - 1 for ct in cts)
+            answers.append([be.decrypt(ct) for ct in cts])
+        assert np.allclose(*answers, rtol=0.0, atol=1e-7) and np.abs(answers[0]).max() > 1.0
+
+
+@pytest.mark.parametrize("horner", [True, False])
+@pytest.mark.parametrize("real", [True, False])
+def test_sums_in_turn_with_a_key_for_each_giant_or_one_for_all(horner, real):
+    """Of signed rotations with holes between them, and vectors that repeat."""
+    ks = (-20, -9, -3, 0, 1, 2, 7, 18, 30)
+    table = {(j, i, k): RNG.normal(size=(16, 2)) @ (1, 1j) for j in (0, 1) for i in (0, 1) for k in ks}
+    plans = [
+        LinearPlan.from_diagonals(table, split=4, horner=horner, real=real, period=period)
+        for period in (None, 16)
+    ]
+    assert bool(plans[1].horner_step) == horner and plans[1].lazy
+    xs, answers = RNG.normal(size=(2, 64, 2)) @ (1, 1j), []
+    for plan, apply in zip(plans, (lambda be, *given: be.linear(*given), rotations.in_turn), strict=True):
+        be = PlainBackend(64, rotations=plan.rotations)
+        answers.append([be.decrypt(ct) for ct in apply(be, [be.encrypt(x) for x in xs], plan)])
+    assert np.allclose(*answers, rtol=0.0, atol=1e-12)
 
 
 @every_layout
 @both_ways
 def test_counting_makes_no_vectors(layout, way, monkeypatch, parts):
+    """Rotations and their keys are those of the plan at once."""
     eager, lazy = of_both_kinds(layout, way, monkeypatch)
     parts.clear()
-    counts = []
+    counts, keys = [], []
     for one in (eager, lazy):
         be = SimBackend(SLOTS)
         one.apply(be, [be.input() for _ in places(layout, way)[0]])
-        counts.append(be.counts)
-    assert counts[0] == counts[1] and not parts
+        found = Counter(dict.fromkeys(("turned", "encoded", "rotate"), 0))
+        for (op, _, _), n in be.counts.items():
+            found[NAMES.get(op, op)] += n
+        counts.append([found[what] for what in ("turned", "encoded", "rotate", "conjugate")])
+        keys.append(set(be.rotation_levels))
+    assert counts[0] == counts[1] and counts[0][1] == lazy.map.plan.source.shape[0]
+    assert keys[0] == keys[1] and not parts
 
 
 def test_a_circuit_that_ends_in_one_token_is_counted_without_vectors(monkeypatch, parts):
     """But for those of the map that selects the token, which are masks; and it answers as it did."""
     monkeypatch.setattr(vector, "LARGE", 0)
-    monkeypatch.setattr(plain, "MAX_TABLE", 0)
     case = CASES[0]
     build = partial(lowering_of, shape=Shape("multidiagonal", "hoisted", 512, 16))
     circuit, be = circuit_of(world_of(case, 16), build), SimBackend(512, 400)
@@ -136,6 +163,7 @@ def test_a_circuit_that_ends_in_one_token_is_counted_without_vectors(monkeypatch
 
 def test_all_requests_of_a_stage_share_vectors_and_the_next_map_frees_them(monkeypatch, parts):
     """BERT-base has two such maps of 1.1 GB: no more than one is there at a time."""
+    monkeypatch.setattr(vector, "PART", 1)
     (_, first), (_, second) = (of_both_kinds("several", "to all tokens", monkeypatch) for _ in "ab")
     x = RNG.normal(size=SLOTS)
     parts.clear()
@@ -145,26 +173,40 @@ def test_all_requests_of_a_stage_share_vectors_and_the_next_map_frees_them(monke
         first.apply(be, [be.encrypt(x)])
 
     list(in_threads(apply, range(6), 2))
-    assert len(parts) == len({id(part) for part in parts}) == 4  # of the four ciphertexts, once
-    vectors = weakref.ref(rotations.at_hand(first.map.plan).vectors)
-    assert vectors() is not None and len(parts) == 4
+    rows = [(id(part.outs), part.first) for part in parts]
+    assert len(rows) == len(set(rows)) == 4 * 64  # diagonals of each ciphertext
+    one = weakref.ref(rotations.sums_of(first.map.plan)[0][2].vectors)
+    assert one() is not None and len(parts) == 4 * 64
     be = SimBackend(SLOTS)
     second.apply(be, [be.input()])
     gc.collect()
-    assert vectors() is None and "vectors" not in vars(first.map.plan)
+    assert one() is None and "vectors" not in vars(first.map.plan)
 
 
-def test_who_reads_vectors_once_leaves_none(monkeypatch):
-    """As the engine does, which encodes them."""
-    _, lazy = of_both_kinds("several", "to all tokens", monkeypatch)
-    plan = lazy.map.plan
-    once = weakref.ref(plan.make_vectors())
-    gc.collect()
-    assert once() is None and "vectors" not in vars(plan)
+@pytest.mark.native
+@both_ways
+def test_the_engine_encodes_a_sum_at_a_time_and_leaves_none(way, monkeypatch, tmp_path):
+    """And its results are those of floats."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    params = toy("insecure_toy_n8")
+    tokens, one = Features.hidden(params.slots, 16, 2, 8), VectorLayout(params.slots, 16)
+    ends = ([one.index], list(tokens.index)) if way == "to all tokens" else (list(tokens.index), [one.index])
+    weight, bias = RNG.normal(size=(16, 16)) / 16, RNG.normal(size=16)
+    monkeypatch.setattr(vector, "LARGE", 0)
+    cyclic, sim = CyclicMap.build(weight, bias, *ends), SimBackend(params.slots, params.max_level)
+    cyclic.apply(sim, [sim.input() for _ in ends[0]])
+    engine, x = make_engine(params, sorted(sim.rotation_levels.items()), tmp_path), RNG.normal(size=16) / 4
+    sent = [np.resize(np.where(row >= 0, x[row], 0.0), params.slots) for row in ends[0]]
+    answers = cyclic.apply(engine.be, [engine.encrypt(v) for v in sent])
+    repeats = 1 if way == "to all tokens" else params.slots // 8  # times that a feature is among the inputs
+    wanted = [np.where(row >= 0, (repeats * weight @ x + bias)[row], 0.0) for row in ends[1]]
+    for ct, values in zip(answers, wanted, strict=True):
+        assert np.allclose(engine.secret.decrypt(ct), np.resize(values, params.slots), atol=1e-3)
+    sums = rotations.sums_of(cyclic.map.plan)
+    assert len(sums) > len(answers) and not any("vectors" in vars(plan) for *_, plan in sums)
 
 
-def test_a_plan_with_recipes_is_the_same_plan(monkeypatch):
-    """All that a client reads of it."""
+def test_a_plan_with_recipes_has_the_same_keys_and_bootstraps(monkeypatch):
     model = make_random_checkpoint(layers=1)
     how = {"tokens": 8, "texts": TEXTS, "preset": "insecure_toy_n9"}
     plans = []
@@ -172,6 +214,6 @@ def test_a_plan_with_recipes_is_the_same_plan(monkeypatch):
         monkeypatch.setattr(vector, "LARGE", large)
         plans.append(api.plan(model, scheme="thor", packing="multidiagonal", **how))
     one, other = plans
-    names = {field.name for field in fields(one)} - {"salt", "model", "circuit"}  # which open a commitment
-    assert all(getattr(one, name) == getattr(other, name) for name in names)
-    assert one.circuit["specs"] == other.circuit["specs"]
+    assert {step for step, _ in one.rotations} == {step for step, _ in other.rotations}
+    assert [stage.kinds for stage in one.stages] == [stage.kinds for stage in other.stages]
+    assert one.stages != other.stages and other.noise <= 2.0 * one.noise

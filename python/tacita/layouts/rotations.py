@@ -142,13 +142,13 @@ def in_turn(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
         if giant and not plan.horner_step:
             inner = be.rotate(inner, giant)
         if output in outs:
-            inner = be.add(_brought(be, outs[output], above[output] - giant, plan.horner_step), inner)
+            inner = be.add(_bring(be, outs[output], above[output] - giant, plan.horner_step), inner)
         outs[output], above[output] = inner, giant
-    ends = (_brought(be, outs[j], above[j], plan.horner_step) for j in range(plan.n_outputs))
+    ends = (_bring(be, outs[j], above[j], plan.horner_step) for j in range(plan.n_outputs))
     return [be.rotate(ct, plan.post) if plan.post else ct for ct in ends]
 
 
-def _brought(be: Backend, ct: Ct, by: int, step: int) -> Ct:
+def _bring(be: Backend, ct: Ct, by: int, step: int) -> Ct:
     """Rotates a sum by a difference of giants with the key of Horner's step; as it is without one."""
     for _ in range(by // step if step else 0):
         ct = be.rotate(ct, step)

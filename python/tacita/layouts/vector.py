@@ -151,7 +151,7 @@ class Turns:
 def _turns(weight: Array, outs: IntArray, ins: IntArray, output: int, source: int) -> Diagonals:
     """The diagonals of the matrix between positions (outputs, inputs), as many as its smaller side: zero
     where either side has no feature, as most are where features lie far apart."""
-    filled = _filled(weight != 0.0, outs, ins)
+    filled = _meetings(weight != 0.0, outs, ins)
     places = np.zeros((len(filled), 3), int)
     places[:, 0], places[:, 1], places[:, 2] = output, source, np.arange(len(places))
     step = max(1, PART // (8 * max(len(outs), len(ins))))
@@ -159,7 +159,7 @@ def _turns(weight: Array, outs: IntArray, ins: IntArray, output: int, source: in
     return Diagonals(places, tuple(Turns(weight, outs, ins, at, filled[at : at + step]) for at in firsts))
 
 
-def _filled(nonzero: NDArray[np.bool_], outs: IntArray, ins: IntArray) -> NDArray[np.bool_]:
+def _meetings(nonzero: NDArray[np.bool_], outs: IntArray, ins: IntArray) -> NDArray[np.bool_]:
     """Returns for each offset, modulo the smaller period, whether a weight is between positions so far apart.
     nonzero: which weights are not zero, none in the last row and column."""
     size = min(len(outs), len(ins))

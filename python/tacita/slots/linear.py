@@ -270,9 +270,9 @@ def _build(
     use_horner = horner and step > 0
     post = int(giants.min()) if use_horner else 0
     source: npt.NDArray[Any] | Recipe
+    names: Numbers = np.arange(len(diagonals), dtype=np.int64)
     if period:
-        shape, names = (len(diagonals), period), np.arange(len(diagonals))
-        source = Recipe(shape, partial(_turned, diagonals, giants))
+        source = Recipe((len(diagonals), period), partial(_turn_rows, diagonals, giants))
     else:
         source, names = _deduplicate(diagonals.turned(giants))
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
@@ -282,7 +282,9 @@ def _build(
     return LinearPlan(n_inputs, n_outputs, source, table, step_used, post)
 
 
-def _turned(diagonals: Diagonals | Halves, giants: Numbers, rows: Numbers | None = None) -> npt.NDArray[Any]:
+def _turn_rows(
+    diagonals: Diagonals | Halves, giants: Numbers, rows: Numbers | None = None
+) -> npt.NDArray[Any]:
     """Returns the vectors, or some of them, each rotated right by its giant."""
     if rows is None:
         return diagonals.turned(giants)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_dispatch import STAGE, World, make_world
 
-from tacita.errors import FileError, PeerError
+from tacita.errors import FileError, PeerError, ResourceError
 from tacita.evaluate.keyring import KeyRing, server_bytes
 from tacita.evaluate.session import Server
 from tacita.plans.files import require_keys_of
@@ -165,6 +165,21 @@ def test_a_row_is_evaluated_in_the_folder_of_a_text_below_the_root_alone(
         monkeypatch.setattr(evaluator, "_keeps", keeps)
         failed = answer(evaluator, dataclasses.replace(job, text=text))
         assert isinstance(failed, Failed) and "not a text of a plan that keeps rows" in failed.detail, text
+
+
+def test_what_is_wrong_with_rows_is_told_without_their_place(
+    world: World, evaluator: JobEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text := world.root / "texts" / "of a client").mkdir(parents=True)
+
+    def evaluate(server: Server, *_: object) -> SimpleNamespace:
+        raise ResourceError(f"a ciphertext in {server._text}/.tacita-rows", hint=f"room in {server._text}")
+
+    monkeypatch.setattr(evaluator, "_keeps", True)
+    monkeypatch.setattr(Server, "evaluate", evaluate)
+    failed = answer(evaluator, dataclasses.replace(new(world), text=text))
+    assert isinstance(failed, Failed) and failed.code == "resources"
+    assert (failed.detail, failed.hint) == ("a ciphertext in .tacita-rows", "room in the text's folder")
 
 
 def truncated(job: Evaluate) -> Evaluate:

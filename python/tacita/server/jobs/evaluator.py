@@ -200,8 +200,9 @@ def open_evaluator(spec: WorkerSpec) -> JobEvaluator:
 
 def _without_paths(text: str, job: Evaluate) -> str:
     """Removes the paths of files on the server from a text for the client."""
-    for path in {str(job.folder), str(job.folder.resolve())}:
-        text = text.replace(f"{path}/", "").replace(path, "the request's folder")
-    for path in {str(job.keys), str(job.keys.resolve())}:
-        text = text.replace(path, "evaluation.keys")
+    places = {job.folder: "the request's folder", job.keys: "evaluation.keys"}
+    places |= {job.text: "the text's folder"} if job.text else {}
+    for place, words in places.items():
+        for path in {str(place), str(place.resolve())}:
+            text = text.replace(f"{path}/", "").replace(path, words)
     return text[:MOST_TEXT]

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacita.errors import InputError, PeerError, RefusedError, TacitaError
 
 BODY = 16 << 20  # bytes of a call
+NAMED = "/v1/models/"  # before a name that anybody may choose, as a path that there is not
 LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?", re.IGNORECASE)  # a `Host`
 CODES = {InputError: (400, "invalid_value"), RefusedError: (429, "server_refused")}
 CODES |= {PeerError: (502, "server_unreachable"), TacitaError: (500, "server_error")}  # the first that fits
@@ -87,7 +88,7 @@ class Guard:
                 await Fault(500, "the gateway failed", "internal").response()(scope, receive, noting)
         finally:
             self.busy -= computes
-            path = "(no path)" if fault or status == 404 else scope["path"]  # that anybody may choose
+            path = "(no path)" if fault or status == 404 or NAMED in scope["path"] else scope["path"]
             self.log(f"{scope['method']} {path} {status}, {time.monotonic() - began:.1f} s")
 
     def _fault(self, scope: Scope, headers: Headers) -> Fault | None:

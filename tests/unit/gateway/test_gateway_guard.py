@@ -25,7 +25,7 @@ class World:
     def __init__(self, **limits: Any) -> None:
         self.go, self.entered, self.log = asyncio.Event(), asyncio.Event(), list[str]()
         routes = [Route(path, self.answer, methods=["GET", "POST"]) for path in ("/v1/x", "/health", "/bad")]
-        self.app = Starlette(routes=routes)
+        self.app = Starlette(routes=[*routes, Route("/v1/models/{name:path}", self.answer)])
         self.app.add_middleware(Guard, log=self.log.append, **{"calls": 1, **limits})
 
     async def answer(self, request: Request) -> JSONResponse:
@@ -97,6 +97,14 @@ def test_a_gateway_with_a_key_takes_that_key_alone() -> None:
     assert call(World(), headers={"Authorization": "Bearer any"}).status_code == 200
     call(world, path="/secret%0aGET /v1/models 200, 0.1 s")  # whose line break would forge a call
     assert all(line.count("\n") == 0 and "secret" not in line for line in world.log)
+
+
+@pytest.mark.parametrize(("method", "status"), [("GET", 200), ("POST", 405)])
+def test_a_name_of_a_model_is_not_logged(method: str, status: int) -> None:
+    """Whatever the status: it may be anything, as what steers a terminal."""
+    world = World()
+    assert call(world, method=method, path="/v1/models/secret%0d%1b[2K").status_code == status
+    assert [line.partition(",")[0] for line in world.log] == [f"{method} (no path) {status}"]
 
 
 def test_bodies_have_a_length_and_a_most() -> None:

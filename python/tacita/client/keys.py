@@ -56,15 +56,19 @@ async def ready(owner: Owner, report: Report) -> str:
         with meter.step("keygen"):
             await in_thread(lambda progress: _make(owner, progress, new=False), report)
     key = await in_thread(lambda _: key_of(owner))
+    there = files.evaluation_keys.exists()  # before we ask: another process removes what it has sent whole
     state = await key_state(owner, key)
-    if not (state and state.complete) and not files.evaluation_keys.exists():
+    if not there and not (state and state.complete):
         with meter.step("keygen"):  # the server has lost them, and so have we
             await in_thread(lambda progress: _make(owner, progress, new=True), report)
         key = await in_thread(lambda _: key_of(owner))
         state = await key_state(owner, key)
     if not (state and state.complete):
         with meter.step("upload"):
-            await _upload(owner, key, state, report)
+            try:
+                await _upload(owner, key, state, report)
+            except FileNotFoundError:  # which another process has sent meanwhile
+                await _wait_verified(owner, key)
     files.evaluation_keys.unlink(missing_ok=True)
     return key
 

@@ -12,7 +12,8 @@ import pytest
 from fake_service import PRESET, SECONDS, TEXTS, Fake, Fault, connected, expected, patient
 
 from tacita.client import keys, session
-from tacita.client.calls import LoopThread, in_thread
+from tacita.client.blocking import Service
+from tacita.client.calls import LoopThread, Meter, Report, in_thread
 from tacita.client.store import PlanFolder
 from tacita.errors import GoneError, PeerError, RefusedError, TacitaError
 from tacita.progress import Progress
@@ -134,6 +135,35 @@ def test_two_processes_make_one_key(fake: Fake, tmp_path: Path, monkeypatch: pyt
     assert {path.name for path in folder.iterdir()} == {"about.json", "lock", "secret.key", "secret.key.use"}
     about = PlanFolder(folder).about
     assert about is not None and {about.key} == fake.complete
+
+
+@pytest.mark.parametrize("when", ["asked", "sending"])
+def test_keys_that_another_process_has_sent_meanwhile_are_not_made_anew(
+    when: str, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes the file once the server has all of it: behind our question, or between two chunks."""
+    true, begun = keys.key_state, list[str]()
+
+    def send(service: Service, report: Report = lambda now: None) -> None:
+        service.run(service.open(["classify"], None, None, Meter()).prepare(Meter(), report))
+
+    def watch(now: Progress) -> None:
+        if when == "sending" and now.stage.startswith("sending keys") and now.index == 1:
+            send(other)
+
+    async def key_state(*a: Any) -> Any:
+        begun.append(when)
+        state = await true(*a)
+        if when == "asked" and len(begun) == 1:
+            await asyncio.to_thread(send, other)
+        return state
+
+    monkeypatch.setattr(keys, "key_state", key_state)
+    data = tmp_path / "data"
+    with connected(fake, data) as other, connected(fake, data) as service:
+        send(service, watch)
+    assert len(fake.complete) == 1 and chunks(fake) == [0, keys.CHUNK_BYTES, 2 * keys.CHUNK_BYTES]
+    assert [*data.rglob("secret.key")] and not [*data.rglob("evaluation.keys")]
 
 
 def test_an_action_whose_caller_left_ends_at_its_next_report() -> None:

@@ -84,6 +84,9 @@ class PlayedPool:
     def place(self, id: str) -> int | None:
         return list(self.jobs).index(id) if id in self.jobs else None
 
+    def works(self, id: str) -> bool:
+        return False
+
     async def wait_ended(self, id: str) -> None:
         pass
 

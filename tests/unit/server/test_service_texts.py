@@ -139,6 +139,26 @@ def test_keys_make_no_room_for_others_while_a_text_needs_them_and_take_it_along(
     assert row.id == KEY
 
 
+def test_rows_stay_until_no_worker_is_at_them(there: World, monkeypatch: Patch) -> None:
+    """A request that is cancelled leaves the ledger at once, and its worker later, at its next stage."""
+    text = begin(there).json()["id"]
+    at, waited = {there.post(params={"text": text}).json()["id"]}, list[tuple[str, list[str]]]()
+
+    async def wait_ended(id: str) -> None:
+        waited.append((id, folders(there)))
+        at.discard(id)
+
+    (id,) = at
+    assert there.call("DELETE", f"/v1/requests/{id}").status_code == 204
+    monkeypatch.setattr(there.pool, "works", at.__contains__)
+    monkeypatch.setattr(there.pool, "wait_ended", wait_ended)
+    there.sweep(after=SILENT + 1)
+    assert folders(there) == [text] and at == {id}, "a text is not silent while a worker is at it"
+    assert there.post(params={"text": text}).status_code == 202
+    assert end(there, text).status_code == 204
+    assert (id, [text]) in waited and folders(there) == [] and not at
+
+
 def test_texts_of_a_revoked_client_go(there: World) -> None:
     begin(there)
     tokens.revoke(there.service.ledger, "c0")

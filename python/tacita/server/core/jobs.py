@@ -161,6 +161,15 @@ class Jobs:
             self.bus.wake_all()
         await self.remove(row.id)
 
+    def open(self, id: str) -> bool:
+        """Returns whether a request waits or runs, or a worker is still at one that was cancelled."""
+        row = requests.by_id(self.ledger, id)
+        return bool(row and not row.state.final) or any(pool.works(id) for pool in self.pools.values())
+
+    async def wait_ended(self, id: str) -> None:
+        """Waits until no worker works in the request's folder, or in that of its text."""
+        await asyncio.gather(*(pool.wait_ended(id) for pool in self.pools.values()))
+
     async def remove(self, id: str) -> None:
         """Does what `forget` does, with the files removed in a thread of their own."""
         await asyncio.to_thread(self.layout.drop_request, id)

@@ -90,13 +90,13 @@ class Texts:
 
     async def end(self, text: KeptText) -> None:
         """Ends a text: no request can name it any more, those that are unfinished are cancelled, its rows
-        are removed."""
+        are removed once no worker is at them."""
         self._texts.pop(text.id, None)
         for id in self._open(text):
             if row := requests.by_id(self._jobs.ledger, id):
                 await self._jobs.cancel(row)
+            await self._jobs.wait_ended(id)
         await asyncio.to_thread(self._jobs.layout.drop_text, text.client, text.key, text.id)
 
     def _open(self, text: KeptText) -> list[str]:
-        rows = (requests.by_id(self._jobs.ledger, id) for id in text.steps)
-        return [row.id for row in rows if row is not None and not row.state.final]
+        return [id for id in text.steps if self._jobs.open(id)]

@@ -224,6 +224,10 @@ class WorkerPool:
         slot.end(slot.job, CANCELLED)
         return True
 
+    def works(self, id: str) -> bool:
+        """Returns whether a worker works in the job's folder, also where it was told to end."""
+        return self._slot_of(id) is not None
+
     async def wait_ended(self, id: str) -> None:
         """Waits until no worker works in the job's folder: at once, but for a job that runs."""
         if (slot := self._slot_of(id)) is not None and slot.job is not None:

@@ -106,10 +106,10 @@ class Choice:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0.0) or self.top_k < 0:
+        if not 0.0 <= self.temperature < math.inf or min(self.top_k, self.seed or 0) < 0:
             raise InputError(
-                f"generate: temperature {self.temperature:g}, top_k {self.top_k}",
-                hint="a temperature from 0, and a number of tokens or 0 for all",
+                f"generate: temperature {self.temperature:g}, top_k {self.top_k}, seed {self.seed}",
+                hint="a temperature from 0, a seed from 0, and a number of tokens or 0 for all",
             )
 
     def of(self, logits: Array, chance: np.random.Generator) -> int:

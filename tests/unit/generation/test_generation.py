@@ -87,7 +87,7 @@ def test_choices() -> None:
     drawn = [Choice(1.0).of(values, chance) for _ in range(4000)]
     shares = np.bincount(drawn, minlength=4) / 4000
     assert np.abs(shares - np.exp(values) / np.exp(values).sum()).max() < 0.03
-    for wrong in ({"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": -1}):
+    for wrong in ({"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": -1}, {"seed": -1}):
         with pytest.raises(InputError, match="temperature"):
             Choice(**wrong)
 

@@ -56,8 +56,7 @@ class Gateway:
 
     async def session(self, verb: str, name: str, texts: int = 1) -> tuple[Session, Embedder]:
         """Returns the session of a model, and its tokenizer. Raises Fault for a name that there is not."""
-        if name:
-            await self.row(name)
+        await (self.row(name) if name else self.models())  # a server may have planned anew since
         scheme = self.scheme
         if verb == "generate" and scheme:  # where it is offered, else by two parties as without one
             rows = [each for each in (await self.models()).values() if verb_of(each) == verb]
@@ -84,8 +83,10 @@ class Gateway:
         answers = await answer_all(session, texts, Meter(), self.report)
         if bad := [at for at, answer in enumerate(answers) if answer.empty]:
             raise Fault(422, f"texts {bad}: the answer failed its checks and is not shown", "failed_checks")
-        usage = {"prompt_tokens": count, "total_tokens": count}
-        return answers, {"model": model or session.plan.name, "usage": usage}
+        about: Json = {"usage": {"prompt_tokens": count, "total_tokens": count}}
+        if doubts := [f"text {at}: {doubt}" for at, each in enumerate(answers) for doubt in each.warnings]:
+            about["warnings"] = doubts
+        return answers, {"model": model or session.plan.name, **about}
 
     async def embeddings(self, body: Embeddings) -> Json:
         """Answers POST /v1/embeddings."""

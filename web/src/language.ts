@@ -157,9 +157,9 @@ export const WORDS = {
   "Which model": ["Welches Modell", "模型"],
   "How many texts": ["Wie viele Texte", "文本数量"],
   "How long it is": ["Wie lang er ist", "长度"],
-  "to 16 tokens, and {count} tokens written": [
-    "auf 16 Token genau, und {count} geschriebene Token",
-    "精确到 16 个词元，另写出 {count} 个词元",
+  "to 16 tokens (to one behind a public beginning), and {count} tokens written": [
+    "auf 16 Token genau (hinter einem öffentlichen Anfang auf eines), und {count} geschriebene Token",
+    "精确到 16 个词元（在公开开头之后精确到 1 个），另写出 {count} 个词元",
   ],
   "to the token, and {count} tokens written": [
     "auf das Token genau, und {count} geschriebene Token",

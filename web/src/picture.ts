@@ -93,7 +93,7 @@ export function sees({ model, at, texts, written, sent, connected, kept }: Seen)
     ? t("{bytes} of ciphertexts and numbers that look random", { bytes: bytes(sent) })
     : t("{bytes} of public keys and ciphertexts", { bytes: bytes(sent) });
   const told = connected
-    ? "to 16 tokens, and {count} tokens written"
+    ? "to 16 tokens (to one behind a public beginning), and {count} tokens written"
     : kept
       ? "to the token, and {count} tokens written"
       : "{count} tokens asked for, and nothing more";

@@ -21,9 +21,9 @@ async function page(folder, engine) {
 
 async function parts(folder) {
   const own = ["chunks", "engine", "request", "upload"].map((name) => `files/${name}.ts`);
-  const plain = ["engine.ts", "language.ts", "link.ts", "ring.ts", "service.ts", "session.ts", "turns.ts", "ways.ts", "words.ts"];
-  const names = [...plain, ...own];
-  const entryPoints = names.map((name) => join(source, name));
+  const plain = ["engine", "language", "link", "result", "ring", "service", "session"];
+  plain.push("turns", "ways", "words");
+  const entryPoints = [...plain.map((name) => `${name}.ts`), ...own].map((name) => join(source, name));
   await build({ ...usual, entryPoints, outdir: folder, outbase: source, platform: "node" });
 }
 

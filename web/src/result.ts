@@ -166,7 +166,8 @@ export function showNearest(query: Answer, lines: readonly string[], found: read
   });
   scored.sort(([, a], [, b]) => b - a);
   const label = scored[0]?.[0] ?? "";
-  headline(label, scored.map(([line, near]) => row(line, number(near, 3), Math.max(0, near))));
+  const warnings = new Set([query, ...found].flatMap((each) => each.warnings));
+  headline(label, scored.map(([line, near]) => row(line, number(near, 3), Math.max(0, near))), [...warnings]);
   return label;
 }
 

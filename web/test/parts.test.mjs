@@ -282,6 +282,26 @@ test("a page without a token shows the one that it is offered", async () => {
   assert.equal((await service.models("mine")).visitor, "");
 });
 
+/** An element of a document that takes what it is given. */
+class Element {
+  style = { setProperty: () => undefined };
+  append() {}
+  replaceChildren() {}
+}
+
+test("lines by their nearness come with all reasons to doubt them, each once", async () => {
+  const elements = {};
+  const getElementById = (id) => (elements[id] ??= new Element());
+  globalThis.document = { getElementById, createElement: () => new Element() };
+  globalThis.HTMLElement = globalThis.HTMLTableSectionElement = Element;
+  const answer = (logits, ...warnings) => ({ trusted: true, logits, warnings });
+  const { showNearest } = await part("result");
+  const found = [answer([0, 1]), answer([1, 0], "coarse", "spent")];
+  assert.equal(showNearest(answer([1, 0], "coarse"), ["far", "near"], found), "near");
+  assert.equal(elements.warnings.textContent, "coarse spent");
+  for (const name of ["document", "HTMLElement", "HTMLTableSectionElement"]) delete globalThis[name];
+});
+
 const SOURCE = join(import.meta.dirname, "..", "src");
 const sources = readdirSync(SOURCE, { recursive: true }).filter((name) => /\.(ts|html)$/.test(name));
 const written = Object.fromEntries(sources.map((name) => [name, readFileSync(join(SOURCE, name), "utf8")]));

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -229,6 +229,35 @@ def open_lock(folder: Path) -> int:
     if sys.platform == "win32":
         return os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Locks a folder. Raises BlockingIOError where others hold the lock and nobody waits for it."""
+    held = open_lock(folder)
+    try:
+        if wait:
+            lock(held)
+        elif not try_lock(held):
+            raise BlockingIOError
+        yield
+    finally:
+        os.close(held)
+
+
+@contextmanager
+def run_alone(folder: Path) -> Iterator[None]:
+    """Locks the work folder of a run, which is made if need be: another run would take this one's request for
+    its own. Raises ResourceError where one works there, or none can."""
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(folder.resolve(), wait=False))
+        except OSError as error:
+            why = "another run works there" if isinstance(error, BlockingIOError) else error.strerror
+            hint = "one run after the other, or a --work of its own"
+            raise ResourceError(f"{folder}: {why}", hint=hint) from None
+        yield
 
 
 # The processor of this machine: its name for people, and the key of prices measured on it.

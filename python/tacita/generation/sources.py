@@ -39,7 +39,7 @@ from tacita.planning.calibrate.walk import prefix_rows
 from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.schemes.base import CLEAR, Place
-from tacita.schemes.ciphertexts import both_sides, row_by_row
+from tacita.schemes.ciphertexts import Sides, both_sides, row_by_row
 from tacita.texts.answer import Answer
 from tacita.texts.embed import embedded, pad_hidden
 from tacita.texts.generation import Logits
@@ -102,17 +102,19 @@ def asking(
     None for a temporary one. options: of the `Place`. Raises FileError, ResourceError."""
     if backend not in CLEAR:
         with nullcontext(work) if work else tempfile.TemporaryDirectory(prefix="tacita-") as folder:
-            yield _privately(plan, model, Place(Path(folder), **options))
+            place = Place(Path(folder), **options)
+            with both_sides(plan, model, place) as sides:
+                yield _privately(plan, place, sides)
     elif plan.kept:
         yield cached_in_the_clear(plan, model, backend, texts)
     else:
         yield lambda texts: classify_batch_locally(plan, model, hidden_states=texts, backend=backend)
 
 
-def _privately(plan: Plan, model: Checkpoint, place: Place) -> Ask:
+def _privately(plan: Plan, place: Place, sides: Sides) -> Ask:
     """Makes keys, unless the place keeps those that it has, and returns an `Ask` that plays both sides on
     files of the place."""
-    (client, server), after = both_sides(plan, model, place), ""
+    (client, server), after = sides, ""
     if not (place.keep_key and client.work.secret_key.exists()):
         with place.bar("keygen") as report:
             client.keygen(report)

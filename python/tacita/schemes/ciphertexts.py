@@ -34,7 +34,7 @@ from tacita.plans.plan import PlacedStage, Plan
 from tacita.plans.presets import noise_of
 from tacita.plans.public_folder import Public, public_of
 from tacita.plans.scheme import scheme_named, shape_of
-from tacita.resources import GB, available_memory
+from tacita.resources import GB, available_memory, run_alone
 from tacita.schemes.base import Place, Private, Report, Seconds, unknown_backend
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
@@ -43,6 +43,7 @@ from tacita.texts.embed import Text
 Read = Callable[[str], Sequence[np.ndarray]]  # a live tensor by its name -> slot vectors
 See = Callable[[str, Read], None]  # a stage that has run
 OfTexts = Callable[[Sequence[Sample]], list[Answer]]
+Sides = tuple[Client, Server]
 
 
 def unseen(stage: str, read: Read) -> None:
@@ -134,20 +135,24 @@ class Ciphertexts:
     def private(self, plan: Plan, model: Checkpoint, place: Place) -> Iterator[Private]:
         """Client and server on one folder; the keys are made first."""
         engine.require_secure(plan.parameters, allow_insecure=place.allow_insecure)
-        (client, server), seconds = both_sides(plan, model, place), Seconds()
-        if not (place.keep_key and client.work.secret_key.exists()):
-            with place.bar("keygen") as report:
-                seconds["keygen"] = _timed(lambda: client.keygen(report))
-        yield Private(lambda texts, title: _answered(client, server, texts, title, place), seconds)
+        seconds = Seconds()
+        with both_sides(plan, model, place) as (client, server):
+            if not (place.keep_key and client.work.secret_key.exists()):
+                with place.bar("keygen") as report:
+                    seconds["keygen"] = _timed(lambda: client.keygen(report))
+            yield Private(lambda texts, title: _answered(client, server, texts, title, place), seconds)
 
 
-def both_sides(plan: Plan, model: Checkpoint, place: Place) -> tuple[Client, Server]:
-    """Opens client and server on the folder of a place; no key is made. Raises PlanError for parameters below
-    128 bits unless the place allows them, ResourceError."""
+@contextmanager
+def both_sides(plan: Plan, model: Checkpoint, place: Place) -> Iterator[Sides]:
+    """Opens client and server on the folder of a place, in which no other run works meanwhile; no key is
+    made. Raises PlanError for parameters below 128 bits unless the place allows them, ResourceError."""
     files, insecure = Workdir(place.folder), place.allow_insecure
     client = Client(public_of(plan, model), files, allow_insecure=insecure, one_user=True)
     how: dict[str, Any] = {"memory": place.memory, "threads": place.threads, "device": place.device}
-    return client, Server(plan, model, files, allow_insecure=insecure, **how)
+    server = Server(plan, model, files, allow_insecure=insecure, **how)
+    with run_alone(place.folder):
+        yield client, server
 
 
 def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0, texts: int = 1) -> OfTexts:

@@ -11,7 +11,7 @@ import pytest
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
-from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.errors import CheckpointError, FileError, InputError, PlanError, ResourceError
 from tacita.planning.request import Objective, PlanRequest
 from tacita.plans.commitment import LinkSpeed, link_of
 from tacita.plans.plan import Plan
@@ -96,6 +96,19 @@ def test_insecure_parameters_are_refused_unless_allowed(plans: dict[str, AnyPlan
     ):
         raise AssertionError
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.native
+def test_a_folder_takes_one_run_at_a_time(plans: dict[str, AnyPlan], tmp_path: Path) -> None:
+    """Of two that write their requests to one file, one would get the answer to the other's text."""
+    pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
+    (link := tmp_path / "link").symlink_to(tmp_path / "work")
+    for folder in (tmp_path / "work", link):
+        place = Place(folder, threads=1, allow_insecure=True, keep_key=True)
+        with scheme_of("thor").private(plans["thor"], MODEL, place):
+            other = scheme_of("arion").private(plans["arion"], MODEL, place)
+            with pytest.raises(ResourceError, match="another run works there"), other:
+                raise AssertionError
 
 
 def test_without_a_link_auto_leaves_bumblebee_out_and_says_so() -> None:

@@ -35,6 +35,7 @@ from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
+from tacita.resources import run_alone
 from tacita.schemes.base import AnyPlan, Place, Seconds, save
 from tacita.server.child import Child
 from tacita.server.jobs.messages import WORKER, Done, Evaluate, Failed, WorkerSpec
@@ -292,8 +293,8 @@ def spreading(
         )
     engine.require_secure(plan.parameters, allow_insecure=place.allow_insecure)
     require_reachable(where)
-    root = Path(tempfile.mkdtemp(prefix=FOLDER, dir=place.folder))
-    with _quiet():
+    with run_alone(place.folder), _quiet():
+        root = Path(tempfile.mkdtemp(prefix=FOLDER, dir=place.folder))
         nodes = Nodes(
             where, place.threads, store_bytes([plan], where.nodes or 1), _spec(plan, model, place, root)
         )

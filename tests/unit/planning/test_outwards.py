@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_checkpoint import make_random_checkpoint
 
@@ -28,6 +28,7 @@ def has_eight_bits(value: float) -> bool:
     return math.ldexp(mantissa, BITS) == round(math.ldexp(mantissa, BITS))
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_intervals_grow_outwards_by_little_and_once(a: float, b: float) -> None:
     lo, hi = min(a, b), max(a, b)
@@ -40,6 +41,7 @@ def test_intervals_grow_outwards_by_little_and_once(a: float, b: float) -> None:
     assert (found[0] > 0.0) == (lo > 0.0), "a positive interval stays positive"
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_magnitudes_go_up_and_the_nearest_is_between(value: float) -> None:
     assert down(value) <= nearest(value) <= up(value)
@@ -48,6 +50,7 @@ def test_magnitudes_go_up_and_the_nearest_is_between(value: float) -> None:
     assert up(-value) == -down(value)
 
 
+@settings(deadline=None)
 @given(st.floats(0.0, 1.0))
 def test_shares_become_half_powers_of_two(value: float) -> None:
     found = share(value)

@@ -258,6 +258,7 @@ def test_a_stage_too_deep_is_named() -> None:
         place([chain("deep", MAX + 1)], {"x": 1}, simulator(), PRICES)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=3), st.integers(2, 17))
 def test_few_levels_tell_what_all_reach(outputs: list[tuple[int, int]], side: int) -> None:
     """Measures results that follow the level at a distance, up to a bound, and need a level of their own."""

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from service_dispatch import STAGE, World, make_world
 
@@ -313,6 +313,7 @@ def test_messages_come_as_they_were_sent(message: Any) -> None:
     assert decode(Order | Reply, encode(message)[:-1]) == message
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_message(data: bytes) -> None:
     for kinds in (Order, Reply):

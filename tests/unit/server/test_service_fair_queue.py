@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacita.server.jobs.queue import FairQueue
@@ -73,6 +73,7 @@ def test_requests_of_three_clients_are_interleaved() -> None:
     assert "".join(client for client, _ in drained(queue)) == "abcabcabcabcabcaaaaa"
 
 
+@settings(deadline=None)
 @given(st.lists(STEP, max_size=60))
 def test_what_waits_is_what_came_and_was_not_taken(steps: list[tuple[str, str]]) -> None:
     found = played(steps)
@@ -85,6 +86,7 @@ def test_what_waits_is_what_came_and_was_not_taken(steps: list[tuple[str, str]])
     assert not any(found.waiting.values())
 
 
+@settings(deadline=None)
 @given(st.lists(STEP, max_size=60))
 def test_a_place_is_the_number_of_those_that_go_before(steps: list[tuple[str, str]]) -> None:
     queue = played(steps).queue
@@ -95,6 +97,7 @@ def test_a_place_is_the_number_of_those_that_go_before(steps: list[tuple[str, st
     assert places == {item: number for number, item in enumerate(order)}
 
 
+@settings(deadline=None)
 @given(ARRIVALS, st.lists(STEP.filter(lambda step: step[0] != "put back"), max_size=60))
 def test_nobody_has_two_turns_while_another_waits_for_one(
     before: list[str], steps: list[tuple[str, str]]

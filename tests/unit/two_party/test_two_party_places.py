@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hosted_world import SECONDS, asked, make_spec, run, running
 
 from tacita.errors import RefusedError
-from tacita.server.sessions.messages import SessionSpec
-from tacita.server.sessions.process import SHARE
+from tacita.server.child import Channel
+from tacita.server.sessions.messages import Answered, SessionSpec
+from tacita.server.sessions.process import SHARE, HostedSession, SessionHost
 from tacita.two_party.protocol.refusal import Reason
+from tacita.two_party.server import TwoPartyServer
 
 native = pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
 pytestmark = pytest.mark.native
@@ -23,6 +26,20 @@ if not hasattr(native, "TwoPartyArrival"):
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory: pytest.TempPathFactory) -> SessionSpec:
     return make_spec(tmp_path_factory.mktemp("spec"))
+
+
+class Leaving(dict[int, HostedSession]):
+    """Sessions that end behind a look whether they are there."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+def test_an_answer_to_a_session_that_has_just_ended_is_nothing() -> None:
+    """It would end the process, and the sessions of all others with it."""
+    host = SessionHost(cast(TwoPartyServer, None), 1, SECONDS, cast(Channel, None))
+    host._open = Leaving()
+    host._on_message(Answered(id=1, reason=Reason.FULL, number=0))
 
 
 def test_two_sessions_at_a_time_and_no_third(spec: SessionSpec, tmp_path: Path) -> None:

@@ -209,8 +209,8 @@ class SessionHost:
         match message:
             case Open():
                 self._take(HostedSession(message, self.channel.take_socket(), self))
-            case Answered() if message.id in self._open:
-                self._open[message.id].answers.put(Refusal(message.reason, message.number))
+            case Answered() if (session := self._open.get(message.id)) is not None:
+                session.answers.put(Refusal(message.reason, message.number))
             case Close() if (session := self._open.get(message.id)) is not None:
                 session.close()
 

@@ -232,8 +232,8 @@ def open_lock(folder: Path) -> int:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool) -> Iterator[None]:
-    """Locks a folder. Raises BlockingIOError where others hold the lock and nobody waits for it."""
+def hold_lock(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Holds the lock of a folder. Raises BlockingIOError where others hold it and nobody waits for it."""
     held = open_lock(folder)
     try:
         if wait:
@@ -247,12 +247,12 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
 
 @contextmanager
 def run_alone(folder: Path) -> Iterator[None]:
-    """Locks the work folder of a run, which is made if need be: another run would take this one's request for
+    """Holds the lock of a work folder, made if need be, for a run: another would take this one's request for
     its own. Raises ResourceError where one works there, or none can."""
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(locked(folder.resolve(), wait=False))
+            held.enter_context(hold_lock(folder.resolve(), wait=False))
         except OSError as error:
             why = "another run works there" if isinstance(error, BlockingIOError) else error.strerror
             hint = "one run after the other, or a --work of its own"

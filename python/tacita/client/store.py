@@ -27,7 +27,7 @@ from tacita.client.http.trust import Address
 from tacita.errors import FileError, PeerError
 from tacita.plans import json_fields
 from tacita.plans.files import Workdir, replacing
-from tacita.resources import locked
+from tacita.resources import hold_lock
 from tacita.two_party.protocol.public_part import MAX_BYTES, digest
 
 # Folders of requests that are under way, and the removal of those whose client was killed.
@@ -43,7 +43,7 @@ def remove_stale(plan: Path) -> int:
     """Removes the request folders of a plan whose clients are gone, and returns their number: 0 while another
     client makes one or removes them itself."""
     try:
-        with locked(plan, wait=False):
+        with hold_lock(plan, wait=False):
             stale = [path for path in plan.glob(f"{PREFIX}*") if path.is_dir() and not path.is_symlink()]
             return sum(map(_removed, stale))
     except OSError:
@@ -53,7 +53,7 @@ def remove_stale(plan: Path) -> int:
 def _removed(folder: Path) -> bool:
     """Removes a folder that is stale, and tells whether it was."""
     try:
-        with locked(folder, wait=False):
+        with hold_lock(folder, wait=False):
             pass  # Windows removes no folder with an open file; the plan's lock keeps others away
         shutil.rmtree(folder)
     except OSError:
@@ -122,10 +122,10 @@ class PlanFolder(Workdir):
     def request_folder(self) -> Iterator[RequestFolder]:
         """Makes a folder for one request, readable by its owner alone, and removes it afterwards."""
         with ExitStack() as held:
-            with locked(private(self.path), wait=True):
+            with hold_lock(private(self.path), wait=True):
                 folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self.path))
                 held.callback(shutil.rmtree, folder, ignore_errors=True)
-                held.enter_context(locked(folder, wait=True))
+                held.enter_context(hold_lock(folder, wait=True))
             yield RequestFolder(folder, self.secret_key)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tacita.client import store
 from tacita.client.store import PlanFolder, Store
-from tacita.resources import locked
+from tacita.resources import hold_lock
 
 BUSY = """
 import sys
@@ -60,7 +60,7 @@ def test_only_what_a_killed_client_left_is_removed(tmp_path: Path, plan: PlanFol
 
 def test_nothing_is_removed_while_a_folder_is_being_made(plan: PlanFolder) -> None:
     (plan.path / "request-old").mkdir()
-    with locked(plan.path, wait=True):
+    with hold_lock(plan.path, wait=True):
         assert store.remove_stale(plan.path) == 0
     assert store.remove_stale(plan.path) == 1
 

@@ -14,6 +14,7 @@ from service_world import ASKED, KEY, MODEL, SCHEME, Clock, World, offers, probl
 from tacita.plans import wire
 from tacita.plans.wire import State
 from tacita.server.core.offers import Offers
+from tacita.server.core.texts import KeptText, Texts
 from tacita.server.store import keys, tokens
 from tacita.server.store.tables import Quota
 
@@ -124,6 +125,19 @@ def test_a_silent_text_goes_and_one_that_is_asked_stays(there: World) -> None:
     assert folders(there) == []
     for gone in (silent, asked):
         problem(there.post(params={"text": gone}), 410, wire.NO_TEXT)
+
+
+def test_a_text_that_is_asked_while_others_end_stays(there: World, monkeypatch: Patch) -> None:
+    first, second = (begin(there).json()["id"] for _ in range(2))
+    asked, true = there.service.texts.all[1], Texts.end
+
+    async def ending(texts: Texts, text: KeptText) -> None:
+        await true(texts, text)
+        texts.step(asked, first)
+
+    monkeypatch.setattr(Texts, "end", ending)
+    there.sweep(after=SILENT + 1)
+    assert folders(there) == [second]
 
 
 def test_keys_make_no_room_for_others_while_a_text_needs_them_and_take_it_along(there: World) -> None:

@@ -48,9 +48,8 @@ class Sweep:
         gone = tokens.gone(self.ledger)
         for request in requests.of_clients(self.ledger, gone):
             await self.jobs.cancel(request)
-        silent = self.texts.silent(self.settings.silent)
-        for text in self.texts.all:
-            if text.client in gone or text in silent:
+        for text in self.texts.all:  # each is looked at right before: one may be asked while others end
+            if text.client in gone or self.texts.silent(text, self.settings.silent):
                 await self.texts.end(text)
         visitors = keys.addresses(self.ledger)
         for row in keys.every(self.ledger):

@@ -80,13 +80,11 @@ class Texts:
         text.steps = [*self._open(text), request]
         return self._jobs.layout.text(text.client, text.key, text.id).absolute()
 
-    def silent(self, seconds: float) -> list[KeptText]:
-        """Returns the texts without a request for so long; one that waits or runs is none of them."""
+    def silent(self, text: KeptText, seconds: float) -> bool:
+        """Returns whether a text had no request for so long, nor has one that waits or runs."""
         now = self._jobs.ledger.clock()
-        for text in self.all:
-            if self._open(text):
-                text.used = now
-        return [text for text in self.all if now - text.used > seconds]
+        text.used = now if self._open(text) else text.used
+        return now - text.used > seconds
 
     async def end(self, text: KeptText) -> None:
         """Ends a text: no request can name it any more, those that are unfinished are cancelled, its rows

@@ -209,9 +209,10 @@ def test_cancelled_jobs_are_not_told_of() -> None:
         gone = asyncio.create_task(pool.wait_ended("a"))
         stage.puppet.passes()
         await settled()
-        assert not gone.done(), "its worker has not ended it"
+        assert not gone.done() and pool.works("a"), "its worker has not ended it"
         stage.puppet.stops()
         await gone
+        assert not pool.works("a")
         await settled()
         stage.puppet.does()
         await settled()

@@ -36,9 +36,9 @@ export const WORDS = {
   "How to ask": ["Wie gefragt wird", "提问方式"],
   "Talk with the server": ["Mit dem Server sprechen", "与服务器对话"],
   "Send once, come back": ["Einmal senden, später abholen", "一次发送，稍后取回"],
-  "both compute while they talk; nothing is kept": [
-    "beide rechnen, während sie sprechen; nichts wird behalten",
-    "双方边通信边计算；不保留任何内容",
+  "both compute while they talk; no keys are kept": [
+    "beide rechnen, während sie sprechen; keine Schlüssel werden behalten",
+    "双方边通信边计算；不保留密钥",
   ],
   "the server computes alone; keys go first": [
     "der Server rechnet allein; zuerst gehen Schlüssel hin",
@@ -88,9 +88,13 @@ export const WORDS = {
     "Etwa {answer} und {traffic} für den Anfang.",
     "开头约需 {answer} 和 {traffic}。",
   ],
-  "{each} and {bytes} for each token behind it; nothing is kept.": [
-    "{each} und {bytes} für jedes weitere Token; nichts wird behalten.",
-    "之后每个词元 {each} 和 {bytes}；不保留任何内容。",
+  "{each} and {bytes} for each token behind it.": [
+    "{each} und {bytes} für jedes weitere Token.",
+    "之后每个词元 {each} 和 {bytes}。",
+  ],
+  "If the connection breaks, the server keeps its half of the numbers for five minutes.": [
+    "Bricht die Verbindung ab, behält der Server seine Hälfte der Zahlen fünf Minuten lang.",
+    "如果连接中断，服务器会将它那一半数值保留五分钟。",
   ],
   "About {answer} and {traffic} each text; nothing is kept.": [
     "Etwa {answer} und {traffic} je Text; nichts wird behalten.",

@@ -13,7 +13,9 @@ export function price(offer: Offer, held: boolean, writes = false): string {
   if (offer.token_bytes > 0) {
     const then = { each: seconds(1000 * offer.token_seconds), bytes: bytes(offer.token_bytes) };
     const first = t("About {answer} and {traffic} for the prompt.", { answer, traffic });
-    return `${first} ${t("{each} and {bytes} for each token behind it; nothing is kept.", then)}`;
+    const behind = t("{each} and {bytes} for each token behind it.", then);
+    const broken = t("If the connection breaks, the server keeps its half of the numbers for five minutes.");
+    return `${first} ${behind} ${broken}`;
   }
   const both = { answer, traffic };
   if (offer.connected) return t("About {answer} and {traffic} each text; nothing is kept.", both);
@@ -52,7 +54,7 @@ export function radios(offers: readonly Offer[], scheme: string): HTMLLabelEleme
     button.defaultChecked = index === chosen;
     const name = offer.connected ? t("Talk with the server") : t("Send once, come back");
     const how = offer.connected
-      ? t("both compute while they talk; nothing is kept")
+      ? t("both compute while they talk; no keys are kept")
       : t("the server computes alone; keys go first");
     const words = document.createElement("span");
     words.append(line("strong", name), line("span", `${how} (${offer.scheme})`));

@@ -56,7 +56,7 @@ from tacita.plans.files import Workdir, require
 from tacita.plans.plan import Plan
 from tacita.resources import CPU, require_device
 from tacita.resources import threads as processors
-from tacita.schemes.base import REAL, AnyPlan
+from tacita.schemes.base import REAL, AnyPlan, save
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import PlanOptions
@@ -84,7 +84,7 @@ Measuring = Annotated[
     ),
 ]
 Several = Annotated[int, option("--inputs", help="Texts, one after the other.", min=2)]
-PlanOnly = Annotated[bool, option("--plan-only", help="Say what the plan takes, and run nothing.")]
+PlanOnly = Annotated[bool, option("--plan-only", help="Say what the plan takes, keep it in --work.")]
 Cached = Annotated[bool, option("--cache", help="A decoder's rows, one a request; the server keeps earlier.")]
 Again = Annotated[bool, option("--planned", help="Measure the plan that --work has.")]
 
@@ -146,6 +146,8 @@ def one(
             plan = api.plan(chosen.model, scheme="thor", packing=packing, progress=report, **options)
     assert isinstance(plan, Plan)  # of a scheme with requests
     if plan_only:
+        if work:
+            save(plan, Workdir(work).plan)
         costs = scheme_of(plan.scheme).estimate(plan, memory=memory)
         seconds = sum(plan.prediction.stage_seconds)
         return emit({**{name: costs[name] for name in PLANNED}, "predicted_seconds": seconds}, json)
@@ -157,10 +159,8 @@ def one(
 
 def _of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measured:
     model = shaped_model(name, layers=layers)
-    calibrating, measured = (
-        random_inputs(model.config.hidden, tokens, count, seed)
-        for count, seed in zip((CALIBRATING, inputs), SEEDS, strict=True)
-    )
+    of_each = zip((CALIBRATING, inputs), SEEDS, strict=True)
+    calibrating, measured = (random_inputs(model.config.hidden, tokens, *of) for of in of_each)
     return Measured(model, measured, {"hidden_states": calibrating})
 
 

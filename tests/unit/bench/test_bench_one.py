@@ -123,6 +123,15 @@ def test_a_plan_says_what_it_takes_and_runs_nothing(tmp_path: Path) -> None:
     assert "0.12 GB may be taken" in " ".join(found["too_large"])
 
 
+def test_a_plan_that_was_kept_is_the_one_that_runs(tmp_path: Path) -> None:
+    work = ["--work", str(tmp_path / "work")]
+    report(tmp_path, "--plan-only", "--layers", "1", *work)
+    kept = (tmp_path / "work" / "plan.json").read_bytes()
+    found = report(tmp_path, "--backend", "plain", "--layers", "1", "--planned", *work)
+    assert found["max_abs_error"] < 0.02 * found["range"]
+    assert (tmp_path / "work" / "plan.json").read_bytes() == kept
+
+
 @pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
 def test_a_model_is_timed_on_texts_that_calibrate_nothing(tmp_path: Path, packing: str) -> None:
     folder = write_folder(make_random_checkpoint(layers=1), tmp_path / "model")

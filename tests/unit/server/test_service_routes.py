@@ -16,7 +16,7 @@ from tacita.plans.public_folder import open_public
 from tacita.plans.wire import State
 from tacita.progress import Progress
 from tacita.server.core.sweep import REST
-from tacita.server.jobs.messages import Passed
+from tacita.server.jobs.messages import Done, Passed
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Quota
 
@@ -183,6 +183,12 @@ def test_a_request_that_failed_says_why(there: World, asked: str) -> None:
 def test_a_defect_is_told_without_its_words(there: World, asked: str) -> None:
     there.pool.fail(asked, "internal", "ValueError: a secret", "")
     assert "secret" not in there.call("GET", f"/v1/requests/{asked}").text
+
+
+def test_a_request_without_a_response_has_failed(there: World, asked: str) -> None:
+    there.pool.listener(asked, Done(asked, 1.5, {}, 1))
+    found = there.call("GET", f"/v1/requests/{asked}").json()
+    assert found["state"] == State.failed and found["problem"]["code"] == "internal"
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/response"])

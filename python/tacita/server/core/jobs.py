@@ -219,12 +219,15 @@ class Jobs:
                 logs.warn("requeued", request=id)
 
     def _finish(self, id: str, done: Done) -> None:
-        """Signs the response, which lies in the request's folder, and charges the client for it."""
-        self.since.pop(id, None)
+        """Signs the response, which lies in the request's folder, and charges the client for it. Where none
+        lies there the request has failed."""
+        path = Workdir(self.layout.request(id)).response
         row = requests.by_id(self.ledger, id)
+        if row and not path.is_file():
+            return self.fail(id, INTERNAL, "", "")
+        self.since.pop(id, None)
         if row is None:  # cancelled at the last moment
             return self.layout.drop_request(id)
-        path = Workdir(self.layout.request(id)).response
         response = sha256_of(path)
         signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
         end = {"state": State.done, "ended": self.ledger.clock(), "seconds": done.seconds}

@@ -88,7 +88,7 @@ def identity(request: pytest.FixtureRequest, tmp_path: Path) -> Identity | None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, identity: Identity | None) -> Iterator[Server]:
-    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 2.0)
     monkeypatch.setattr(listening, "LINGER", 0.3)
     monkeypatch.setattr("tacita.server.connections.CLOSING", 0.3)
     found = Server()

@@ -126,8 +126,8 @@ impl Response {
             (&self.norms, self.texts),
         ];
         let apart = (1..).zip(parts).all(|(mark, (runs, wanted))| {
-            if !fits(runs, slots, wanted) {
-                return false;
+            if wanted > slots || !fits(runs, slots, wanted) {
+                return false; // each number has a slot of its own
             }
             let (mut free, mut there) = (true, vec![false; wanted]);
             for run in runs {
@@ -267,6 +267,25 @@ mod tests {
         slots: Vec<f64>,
         values: Vec<f64>,
         sound: bool,
+    }
+
+    /// A hostile plan can state so many: they are refused before flags are made of them.
+    #[test]
+    fn more_numbers_than_slots_are_refused() {
+        let run = || vec![vec![0, 0]];
+        let response = Response {
+            slots: 64,
+            count: 1,
+            texts: 1,
+            rows: 1,
+            size: usize::MAX,
+            bound: 1.0,
+            numbers: run(),
+            copies: run(),
+            norms: run(),
+            zeros: run(),
+        };
+        assert!(!response.fits());
     }
 
     /// `tests/unit/layouts/test_layout_vectors.py` wrote them.

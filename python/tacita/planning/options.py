@@ -140,6 +140,9 @@ class DecisionMargin(Option):
             raise InputError(what, hint=nearest(request.reveal, REVEALED))
         if not (isfinite(request.gap) and request.gap > 0.0):
             raise InputError(f"a gap of {request.gap:g} between logits", hint="a number above 0, such as 0.1")
+        if request.reveal != TOKEN and request.gap != GAP:
+            what = f"a gap of {request.gap:g} between logits that the client gets"
+            raise InputError(what, hint=f"reveal {TOKEN!r}, or leave the gap out")
         return DecisionMargin(request.gap) if request.reveal == TOKEN else None
 
     def admit(self, model: Checkpoint) -> None:

@@ -128,6 +128,9 @@ class PlanRequest:
         if (formats := self.formats) and formats.gelu not in GELU_FORMS:
             what = f"two-party mode: form {formats.gelu!r} of gelu"
             raise InputError(what, hint=nearest(formats.gelu, GELU_FORMS))
+        if formats and self.scheme_name not in (BUMBLEBEE, AUTO):
+            what = f"fixed-point formats of a plan of scheme {self.scheme_name}"
+            raise InputError(what, hint=f"they are two parties': scheme {BUMBLEBEE}")
         candidates(self.preset)
         _ = self.variants, tuple(self.wanted), tuple(self.options)  # each raises for what no plan can be
 

@@ -57,8 +57,11 @@ class Subject:
     _surveys: dict[tuple[Any, ...], Survey] = field(default_factory=dict)
 
     def on(self, scheme: str, packing: str | None) -> Subject:
-        """Returns a copy for one scheme and one of its packings, by default its first."""
-        return replace(self, request=replace(self.request, scheme=scheme, packing=packing))
+        """Returns a copy for one scheme and one of its packings, by default its first. Formats are two
+        parties' alone."""
+        formats = self.request.formats if scheme == BUMBLEBEE else None
+        request = replace(self.request, scheme=scheme, packing=packing, formats=formats)
+        return replace(self, request=request)
 
     def admitted(self) -> Subject:
         """Returns a copy with the model as circuits take it. Raises InputError for an option that it cannot

@@ -14,7 +14,7 @@ from test_cli import SMALL, run
 
 from tacita.cli import demo, estimate, plan
 from tacita.cli.ask import accuracy, choose, generate, remote, tasks
-from tacita.cli.options import read_settings
+from tacita.cli.options import plan_request, read_settings
 from tacita.cli.service import gateway, https, serve
 from tacita.client import connected
 from tacita.data import DEFAULT_DECODER
@@ -88,6 +88,12 @@ def test_accuracy_measures_the_plan_that_the_settings_describe(
     assert (seen[0].functions, seen[0].prices is None) == ("thor", False)
 
 
+def test_a_gap_in_a_file_counts_where_a_token_is_revealed() -> None:
+    """Between logits that the client gets it is refused; a file is of several commands."""
+    assert plan_request(PlanOptions.model_validate({"gap": 0.2})).gap == 0.1
+    assert plan_request(PlanOptions.model_validate({"gap": 0.2, "reveal": "token"})).gap == 0.2
+
+
 CKKS = ["--scheme", "thor", "--backend", "ckks"]
 
 
@@ -95,7 +101,7 @@ def test_generate_plans_and_evaluates_by_the_settings(
     settings: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings(
-        "[plan]\nfunctions = 'thor'\npacking = 'rows'\nprices = 'shipped'\n"
+        "[plan]\nfunctions = 'thor'\npacking = 'rows'\nprices = 'shipped'\ngap = 0.2\n"
         "[run]\nthreads = 1\nmemory = 3.0\nallow_insecure = true\n"
     )
     seen: list[Any] = []

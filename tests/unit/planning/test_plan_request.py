@@ -15,6 +15,7 @@ from tacita import api
 from tacita.approx.functions import Functions
 from tacita.errors import InputError, PlanError
 from tacita.planning.request import Fields, Objective, PlanRequest
+from tacita.planning.survey import Subject, phases_of
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.presets import PRESETS
 from tacita.schemes.base import require_allowed
@@ -45,6 +46,13 @@ def test_what_is_meant_where_nothing_was_named(fields: dict[str, Any], scheme: s
     assert (request.scheme_name, request.goal) == (scheme, goal)
 
 
+def test_a_choice_of_schemes_has_formats_for_two_parties_alone() -> None:
+    request = PlanRequest(scheme="auto", formats=Formats())
+    subject = Subject(make_random_checkpoint(layers=1), request, phases_of(lambda _: None, ["thor"]))
+    assert subject.on("thor", "rows").request.formats is None
+    assert subject.on("bumblebee", None).request.formats == Formats()
+
+
 def test_what_is_meant_follows_a_changed_request() -> None:
     assert dataclasses.replace(PlanRequest(), inputs=2).scheme_name == "auto"
 
@@ -59,6 +67,9 @@ def test_what_is_meant_follows_a_changed_request() -> None:
         ({"functions": "nexus"}, "no variant 'nexus'", "tacita, moai, arion, leaf, either, thor"),
         ({"embeddings": "hiden"}, "embeddings 'hiden'", "published, hidden"),
         ({"formats": Formats(gelu="abs6")}, "form 'abs6'", "abs4"),
+        ({"formats": Formats()}, "formats of a plan of scheme thor", "scheme bumblebee"),
+        ({"formats": Formats(), "scheme": "arion"}, "formats of a plan of scheme arion", "scheme bumblebee"),
+        ({"gap": 0.2}, "a gap of 0.2 between logits that the client gets", "reveal 'token'"),
         ({"tokens": 0}, "0 tokens", "at least one"),
         ({"texts": "a fine film"}, "a single string", "a list of sentences"),
         ({"inputs": 0}, "0 texts", "at least one"),

@@ -39,16 +39,16 @@ def test_a_plan_stays_over_a_release_and_clients_keep_their_keys(
     first = plan_of(tmp_path)
     monkeypatch.setattr(core, "__version__", "0.2.0")
     assert plan_of(tmp_path) == first
-    assert plan_of(tmp_path, replace(REQUEST, gap=0.2)) != first
+    assert plan_of(tmp_path, replace(REQUEST, nearest=5)) != first
 
 
 def test_a_request_of_a_release_with_fewer_fields_is_the_same(tmp_path: Path) -> None:
     first = plan_of(tmp_path)
     path = tmp_path / "offers" / MODEL.name / "thor" / MADE_OF
     fields = json.loads(path.read_text())["plan_request"]
-    change(tmp_path, plan_request={name: value for name, value in fields.items() if name != "gap"})
+    change(tmp_path, plan_request={name: value for name, value in fields.items() if name != "nearest"})
     assert plan_of(tmp_path) == first
-    assert plan_of(tmp_path, replace(REQUEST, gap=0.2)) != first
+    assert plan_of(tmp_path, replace(REQUEST, nearest=5)) != first
 
 
 @pytest.mark.parametrize("damage", ["version", "circuit", "parameters"])

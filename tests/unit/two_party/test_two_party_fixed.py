@@ -217,7 +217,8 @@ def logits(
     checkpoint: Checkpoint, texts: list[str], tokens: int, formats: Formats | None = None, calibration=None
 ):
     plan = make_two_party_plan(
-        checkpoint, PlanRequest(tokens=tokens, texts=calibration or texts, formats=formats)
+        checkpoint,
+        PlanRequest(scheme="bumblebee", tokens=tokens, texts=calibration or texts, formats=formats),
     )
     samples = [embed(checkpoint, text, tokens) for text in texts]
     runs = [simulation(plan, Weights(checkpoint.tensors), mask) for _, mask in samples]

@@ -32,7 +32,16 @@ from tacita.cli.console import (
     size,
     write_report,
 )
-from tacita.cli.options import Json, TextFile, model_folder, option, read_prices, read_texts, taking
+from tacita.cli.options import (
+    Json,
+    TextFile,
+    gap_of,
+    model_folder,
+    option,
+    read_prices,
+    read_texts,
+    taking,
+)
 from tacita.cli.service.port import (
     cost_line,
     dial_server,
@@ -257,8 +266,8 @@ def _request(settings: Settings, max_tokens: int, stops: tuple[str, ...], choice
     require_device(run.device, connect and "--connect", backend != REAL and f"--backend {backend}")
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
-    more = {name: getattr(plan, name) for name in ("cache", "reveal", "gap", "functions", "packing")}
-    more |= {name: getattr(run, name) for name in ("show_anyway", *PLACE)}
+    more = {name: getattr(plan, name) for name in ("cache", "reveal", "functions", "packing")}
+    more |= {"gap": gap_of(plan)} | {name: getattr(run, name) for name in ("show_anyway", *PLACE)}
     request = replace(request, **more)
     if connect or not request.on_ciphertexts:
         return request

@@ -18,6 +18,7 @@ from tacita.blocks.shapes import function_of
 from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import InputError
 from tacita.layouts.registry import QUADRATIC, Shape
+from tacita.layouts.registry import shapes as shapes_of
 from tacita.models.registry import Config, nodes, shapes
 from tacita.packings.executor import beginning
 from tacita.packings.lowering import graph_of, in_slots
@@ -26,7 +27,7 @@ from tacita.planning.calibrate.excesses import FIFTHS, held_out
 from tacita.planning.calibrate.walk import Samples, trimmed
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import draw
-from tacita.plans.scheme import BUMBLEBEE, scheme_named
+from tacita.plans.scheme import BUMBLEBEE, lie_side_by_side, scheme_named
 from tacita.progress import Phases, Progress
 from tacita.texts.embed import Text
 from tacita.texts.embedding import MAX_CLASSES
@@ -80,7 +81,7 @@ class Subject:
         scores. more: rounds of every softmax beyond what its scores ask for."""
         estimates, reaches = shape.rules.row_estimates, self._reaches()
         rounds, inside = self.request.variants.rounds, self.inside(shape)
-        together = min(self.request.inputs or 1, shape.texts)
+        together = self._together(shape)
         key = estimates, rounds, more, inside, tuple(reaches), shape.step, together
         if key not in self._surveys:
             self.phases.enter("calibrate", "batch" if estimates == QUADRATIC else "rows")
@@ -108,6 +109,12 @@ class Subject:
         """Attentions whose exponentials stay inside a stage: those of all tokens, where a packing has any."""
         steps = graph_of(self.model.config, shape.tokens).steps if shape.rules.inside else ()
         return frozenset(s.name for s in steps if s.op == "attention" and s.output.shape[0] > 1)
+
+    def _together(self, shape: Shape) -> int:
+        """How many texts a request has at most, those side by side among them. shape: with a single lane."""
+        config, inputs = self.model.config, self.request.inputs
+        beside = lie_side_by_side(shape.packing, config.task)
+        return min(inputs or 1, shapes_of(shape, config.heads, inputs, beside=beside)[0].texts)
 
     def _reaches(self) -> dict[str, Interval]:
         """Returns, by node, the interval where its function is right whatever calibration says."""

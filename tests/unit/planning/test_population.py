@@ -203,6 +203,20 @@ def test_a_plan_for_several_texts_has_the_intervals_of_a_batch(monkeypatch: pyte
     assert found[4].calibration != found[None].calibration
 
 
+@pytest.mark.parametrize(("packing", "together"), [("rows", 4), ("multidiagonal", 1)])
+def test_texts_side_by_side_are_those_of_a_request(
+    packing: str, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each can spoil the others' answers, as in a batch."""
+    model, seen = gpt2(), list[int]()
+    monkeypatch.setattr("tacita.planning.survey.survey", lambda *_, **how: seen.append(how["options"].texts))
+    states = [tiny.inputs(model, 8, 8)]
+    request = PlanRequest(scheme="thor", tokens=8, inputs=4, packing=packing, hidden_states=states)
+    subject = Subject(model, request, phases_of(lambda _: None, ["thor"])).admitted()
+    subject.survey(first_shape("thor", 256, 8, packing))
+    assert seen == [together]
+
+
 def test_no_beginning_of_a_text_is_tested_on_intervals_that_the_rest_of_it_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

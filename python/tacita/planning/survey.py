@@ -100,6 +100,7 @@ class Subject:
             if shape.step:
                 whole = Samples.of(self.model, request.tokens, texts or (), states)
                 states = (*states, *_beginnings(whole))
+                options = replace(options, owners=_owners(len(whole)))
             self._surveys[key] = survey(
                 self.model, request.tokens, texts, hidden_states=states, options=options
             )
@@ -163,16 +164,23 @@ class Subject:
 
 def _beginnings(whole: Samples) -> Iterator[Sample]:
     """Yields the first rows of every sample: requests of a text that is asked row by row, whose means are
-    over the rows so far. They follow the samples so that those of a text have its own remainder by FIFTHS,
-    with some twice: by that intervals are tested, and on no text that had a part in them."""
+    over the rows so far. They follow the samples in the order of `_owners`."""
     count, each = len(whole), list[list[Sample]]()
     for sample in whole.at(range(count)):
         each.append([_apart(beginning(sample, rows)) for rows in FIRST_ROWS])
+    behind = _owners(count)[count:]
+    for place, text in enumerate(behind):
+        yield each[text][place * len(FIRST_ROWS) // len(behind)]
+
+
+def _owners(count: int) -> tuple[int, ...]:
+    """Returns the text of each of so many samples and of their beginnings. Those of a text have its own
+    remainder by FIFTHS, with some twice: by that intervals are tested, and on no text that had a part in
+    them."""
     turn = -(-count // FIFTHS) * FIFTHS
-    for number in range(len(FIRST_ROWS)):
-        for place in range(count, count + turn):
-            at = place % turn
-            yield each[at if at < count else (at - FIFTHS) % count][number]
+    places = [place % turn for place in range(count, count + turn)]
+    texts = [at if at < count else (at - FIFTHS) % count for at in places]
+    return (*range(count), *texts * len(FIRST_ROWS))
 
 
 def _apart(sample: Sample) -> Sample:

@@ -47,6 +47,7 @@ from tacita.planning.calibrate.excesses import (
     folds,
     held_out,
     largest,
+    of_texts,
     room_for,
 )
 from tacita.planning.calibrate.intervals import INPUT, Interval, Intervals, Ranges
@@ -78,6 +79,7 @@ class CalibrationOptions:
     inside: attentions whose exponentials stay inside a stage (`layouts.registry.Rules`).
     reaches: by node, where its function is right whatever calibration says; a text is not outside there.
     texts: of a request, each of which can spoil the others' answers (`excesses.room_for`).
+    owners: the text of each sample, where some have several: texts are counted, by their furthest sample.
 
     progress: called with (done, total) of all passes. processes: see `planning.calibrate.walk`; the result is
     the same for any number.
@@ -91,6 +93,7 @@ class CalibrationOptions:
     inside: frozenset[str] = frozenset()
     reaches: Mapping[str, Interval] = field(default_factory=dict)
     texts: int = 1
+    owners: Sequence[int] = ()
     progress: Callable[[float, float], None] = lambda done, total: None
     processes: int = 1
 
@@ -228,12 +231,12 @@ class _Test:
 
     @cached_property
     def excess(self) -> Array:
-        """Returns the largest excess of each sample over the intervals."""
+        """Returns the largest excess of each text over the intervals."""
         return largest(self._compare(excesses))
 
     @cached_property
     def distances(self) -> dict[str, Array]:
-        """Returns by stage how far each sample is from being far outside."""
+        """Returns by stage how far each text is from being far outside."""
         return self._compare(distances)
 
     @cached_property
@@ -242,8 +245,9 @@ class _Test:
         return self.measured.calibration(self.train)
 
     def _compare(self, by_stage: Callable[..., dict[str, Array]]) -> dict[str, Array]:
-        ranges, reaches = self.measured.ranges.of(self.held), self.measured.options.reaches
-        return by_stage(ranges, self.calibration, reaches=reaches)
+        ranges, options = self.measured.ranges.of(self.held), self.measured.options
+        each = by_stage(ranges, self.calibration, reaches=options.reaches)
+        return of_texts(each, [options.owners[i] for i in self.held]) if options.owners else each
 
 
 def _samples(

@@ -183,6 +183,15 @@ def largest(by_stage: Mapping[str, Array]) -> Array:
     return np.asarray(np.max(list(by_stage.values()), axis=0))
 
 
+def of_texts(by_stage: Mapping[str, Array], owners: Sequence[int]) -> dict[str, Array]:
+    """Returns what is largest of each text's samples, by stage: (texts,). owners: the text of each sample."""
+    texts, places = np.unique(owners, return_inverse=True)
+    result = {stage: np.full(len(texts), -np.inf) for stage in by_stage}
+    for stage, each in by_stage.items():
+        np.maximum.at(result[stage], places, each)
+    return result
+
+
 def binomial_bound(hits: int, trials: int, confidence: float = CONFIDENCE) -> float:
     """Returns the bound of Clopper and Pearson: the share at which so few hits or fewer have probability 1 -
     confidence; 1 for no trials."""

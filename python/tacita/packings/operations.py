@@ -73,6 +73,13 @@ def exponentials(
 ENCODED = 2.0**12  # of a plaintext's values at most: at a scale of 2^48 the engine's integers end at 2^13.8
 
 
+def encodable(factor: float) -> tuple[float, int]:
+    """Returns a factor of a plaintext and a power of two, which multiplies a ciphertext exactly and at no
+    level; their product is the given one. The power is 1 up to ENCODED."""
+    doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
+    return math.ldexp(factor, -doublings), 1 << doublings
+
+
 class RowSums(ABC):
     """How exponentials are added up over the keys of a row, in some layout."""
 
@@ -88,6 +95,11 @@ class RowSums(ABC):
     @abstractmethod
     def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
         """The masks of exponentials, one for each, times a factor up to ENCODED. One level."""
+
+    def scaled(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
+        """The masks of exponentials times any factor. One level."""
+        encoded, power = encodable(factor)
+        return [scale_by(be, mask, power) for mask in self.masks(be, masks, encoded)]
 
     @abstractmethod
     def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
@@ -105,15 +117,13 @@ class RowSums(ABC):
 
     def squares(self, be: Backend, exps: Cts, inverses: Cts, masks: Cts | None, one: Round) -> Cts:
         """(exp * mask / sum / room)^2, in [0, 1]. 3 levels below exps and masks, 2 below inverses; 2 below
-        squares, without masks. Of a factor of masks, what is too large to be encoded is a power of two, which
-        multiplies exactly."""
+        squares, without masks."""
         factor, weighed = one.steepest / one.room, list(exps)
         if masks is None:
             inverses = tuple(scale_by(be, ct, factor) for ct in inverses)
         else:
-            doublings = max(0, math.ceil(math.log2(factor / ENCODED)))
-            scaled = self.masks(be, _beside(be, masks, exps), math.ldexp(factor, -doublings))
-            weighed = [be.mul(e, scale_by(be, m, 1 << doublings)) for e, m in zip(exps, scaled, strict=True)]
+            scaled = self.scaled(be, _beside(be, masks, exps), factor)
+            weighed = [be.mul(e, mask) for e, mask in zip(exps, scaled, strict=True)]
         pairs = zip(weighed, self.of_each(inverses, exps), strict=True)
         return tuple(be.square(be.mul(e, inverse)) for e, inverse in pairs)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from tacita.approx import inverse
 from tacita.approx.poly import constant_spec
 from tacita.approx.softmax import Round
 from tacita.layouts.multidiagonal import Features
+from tacita.layouts.rows import RowsShape
+from tacita.layouts.windows import head_windows
+from tacita.packings.encoding import Argument
 from tacita.packings.multidiagonal.attention import DiagonalSums
 from tacita.packings.operations import ENCODED
+from tacita.packings.rows.first_token import FirstTokenAttention, in_heads
 from tacita.slots.plain import PlainBackend, PlainCt, Values
 
 SLOTS = 64
@@ -40,4 +48,32 @@ def test_what_is_encoded_fits_the_engine_however_small_a_sum_is(inverse: float) 
     )
     heads = np.resize(np.arange(LAYOUT.shape.batch) < LAYOUT.heads, SLOTS)
     assert be.decrypt(found).real == pytest.approx((heads * exps * inverse / ROOM / 2) ** 2, abs=1e-12)
+    assert be.largest <= ENCODED
+
+
+@pytest.mark.parametrize("packing", ["diagonals", "first token"])
+def test_sums_whose_factor_is_too_large_to_be_encoded(packing: str) -> None:
+    """Scores of keys that no query sees may lie ten nats above all others: of exponentials that small the
+    inverse is stored at a scale that no plaintext of the engine holds."""
+    spec, be = inverse.fit((5e-6, 6e-5), 1e-3), Encoding(SLOTS)
+    form, tokens = Argument.of(spec), np.arange(4)
+    exps, mask = 4e-5 * (1.0 + tokens), np.array([0.5, 0.5, 0.0, 0.0])
+    if packing == "diagonals":
+        sums, width = DiagonalSums(LAYOUT, lambda _, total: total, slice(None)), LAYOUT.shape.batch
+        heads = np.arange(width) < LAYOUT.heads
+        filled = [be.encrypt(np.resize(np.repeat(each, width), SLOTS)) for each in (exps, mask)]
+        (stored,) = sums.stored(be, filled[:1], filled[1:], spec)
+        wanted = np.repeat(exps * mask, width)
+    else:
+        (window,) = head_windows(RowsShape(SLOTS, 4), 2, 4)
+        attention: Any = SimpleNamespace(
+            windows=(window,), specs=SimpleNamespace(inverse=spec, rounds=()), gathered=None, early=None
+        )
+        heads = in_heads(window) > 0.0
+        filled = [be.encrypt(np.repeat(each, len(heads))) for each in (exps, mask)]
+        _, stored = FirstTokenAttention._mix_window(attention, be, 0, filled[0], filled[0], filled[1])
+        wanted = np.full(SLOTS, exps @ mask)
+    wanted = np.resize(wanted, SLOTS) * form.scale + form.offset
+    assert form.scale > 2.0**13.8, "the engine refuses it"
+    assert be.decrypt(stored).real == pytest.approx(np.where(np.resize(heads, SLOTS), wanted, 0.0), abs=1e-9)
     assert be.largest <= ENCODED

@@ -52,7 +52,7 @@ class DiagonalSums(RowSums):
 
     def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
         """One level below exps, two below masks."""
-        return (self.total(be, dots(be, exps, self.masks(be, masks, factor))),)
+        return (self.total(be, dots(be, exps, self.scaled(be, masks, factor))),)
 
     def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
         """A product with a plaintext, after the sum."""

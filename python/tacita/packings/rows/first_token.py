@@ -14,13 +14,14 @@ from functools import reduce
 
 import numpy as np
 
+from tacita.approx.spec import scale_by
 from tacita.layouts.arrays import Array, IntArray, ceil_power
 from tacita.layouts.rotations import rotate_sum, spread
 from tacita.layouts.rows import FeatureLayout, carried_index
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.layouts.windows import HeadWindow
 from tacita.packings.encoding import Argument, divide, divide_factor
-from tacita.packings.operations import RowSums
+from tacita.packings.operations import RowSums, encodable
 from tacita.packings.rows.attention import context_scale
 from tacita.packings.rows.division import Early, Gathered
 from tacita.packings.rows.linear import Affine, context_layout, head_sums
@@ -40,7 +41,7 @@ class TokenSums(RowSums):
 
     def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
         """One level below exps, two below masks."""
-        pairs = zip(exps, self.masks(be, masks, factor), self.windows, strict=True)
+        pairs = zip(exps, self.scaled(be, masks, factor), self.windows, strict=True)
         return tuple(totalled(be, be.mul(e, mask), w) for e, mask, w in pairs)
 
     def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
@@ -192,7 +193,9 @@ class FirstTokenAttention(TextQuery):
         if self.early:
             context, sums = self._early_sums(be, self.early, exps, value, mask, places)
         else:
-            parts = be.mul(value, mask), be.mul_vector(mask, places * form.scale)
+            factor, power = encodable(form.scale)
+            scaled = scale_by(be, be.mul_vector(mask, places * factor), power)
+            parts = be.mul(value, mask), scaled
             context, sums = (totalled(be, be.mul(exps, part), window) for part in parts)
         return context, be.add_vector(sums, places * form.offset)
 

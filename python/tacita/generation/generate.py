@@ -28,6 +28,7 @@ from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.sources import Floats, Integers, asking
 from tacita.planning.calibrate.calibrate import texts_for
+from tacita.planning.circuit import has_functions
 from tacita.planning.options import CACHING, GAP, LOGITS, TOKEN
 from tacita.planning.request import PlanRequest
 from tacita.plans.files import Workdir
@@ -268,7 +269,8 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Seque
         packing=request.packing,
     )
     require_allowed(plan_request, request.backend, allow_insecure=request.allow_insecure)
-    plan = _plan_at_hand(request) or choose_plan(model, plan_request, progress=shown.plan).plan
+    at_hand = _plan_at_hand(model, request, plan_request)
+    plan = at_hand or choose_plan(model, plan_request, progress=shown.plan).plan
     assert isinstance(plan, Plan)  # of a scheme on ciphertexts
     if request.work:
         save(plan, Workdir(request.work).plan)
@@ -280,9 +282,10 @@ def _make_plan(model: Checkpoint, request: Request, shown: Shown, prompts: Seque
     return plan
 
 
-def _plan_at_hand(request: Request) -> Plan | None:
+def _plan_at_hand(model: Checkpoint, request: Request, plan_request: PlanRequest) -> Plan | None:
     """Returns the plan of the work folder, if it has one. Raises FileError, and InputError for a plan of
-    something else: another model's is refused where its circuit is built."""
+    something else, or with other functions than are named: another model's is refused where its circuit is
+    built."""
     if request.work is None or not (path := Workdir(request.work).plan).is_file():
         return None
     plan = Plan.load(path)
@@ -290,9 +293,13 @@ def _plan_at_hand(request: Request) -> Plan | None:
     has |= {"cache": bool(plan.kept), "reveal": TOKEN if plan.gap else LOGITS}
     has |= {"gap": plan.gap or request.gap, "packing": plan.packing if request.packing else None}
     wanted = {name: getattr(request, name) for name in has} | {"reveal": request.reveal or LOGITS}
+    hint = "ask for what the plan is of, or name another folder"
     if other := next((name for name in has if has[name] != wanted[name]), None):
         what = f"{other} {wanted[other]} by the plan of the work folder, whose {other} is {has[other]}"
-        raise InputError(f"generate: {what}", hint="ask for what the plan is of, or name another folder")
+        raise InputError(f"generate: {what}", hint=hint)
+    if request.functions != Request.functions and not has_functions(plan, model, plan_request.variants):
+        what = f"functions {request.functions} by the plan of the work folder, which has others"
+        raise InputError(f"generate: {what}", hint=hint)
     return plan
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tacita.approx.fit import FitError, Interval
+from tacita.approx.functions import Functions
 from tacita.approx.poly import is_constant
 from tacita.approx.softmax import RowEstimate
 from tacita.approx.spec import Spec, free_depth
@@ -27,6 +28,7 @@ from tacita.packings.lowering import build, in_slots, inputs_of_sums
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM, AttentionSpecs, CircuitSpecs, approximated
 from tacita.planning.calibrate.calibration import MOST, ROUNDS, AttentionCalibration, Calibration
 from tacita.planning.calibrate.temper import tempered
+from tacita.planning.fitting import are_of
 from tacita.planning.options import OPTIONS
 from tacita.planning.place.circuit import Placed, place_circuit, refreshed_nodes, require_agreement
 from tacita.plans.commitment import SALT_FILE, commit
@@ -112,6 +114,16 @@ def circuit_of(
     require_model(plan, model)
     shape = shape_of(plan) if texts is None else shape_of(plan).shrunk(texts)
     return _circuit(_CircuitSource(plan.hash, shape, exact, plan, model))
+
+
+def has_functions(plan: Plan, model: Checkpoint, functions: Functions) -> bool:
+    """Returns whether a plan may be of these functions, as far as it shows (`fitting.are_of`). Raises
+    PlanError for another model. Cost: a fit of every node."""
+    model = in_slots(model)
+    require_model(plan, model)
+    specs = CircuitSpecs.from_json(plan.circuit["specs"])
+    calibration = Calibration.from_dict(plan.circuit["calibration"])
+    return are_of(specs, calibration, model.config, functions, plan.tokens)
 
 
 def exact_names(config: Config) -> list[str]:

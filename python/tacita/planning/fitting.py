@@ -88,6 +88,29 @@ def fit_circuit(
     return CircuitSpecs(specs_by_node, calibration.entry, calibration.answer, calibration.inputs)
 
 
+def are_of(
+    specs: CircuitSpecs, calibration: Calibration, config: Config, functions: Functions, tokens: int
+) -> bool:
+    """Returns whether specs may be those of the functions on their calibration: by the kinds of their
+    approximations, since errors and a release change coefficients. Raises PlanError as `fit_circuit`."""
+    try:
+        wanted = fit_circuit(calibration, config, functions=functions, tokens=tokens).nodes
+    except FitError:
+        return False
+    return all(name in wanted and _kinds(node) <= _kinds(wanted[name]) for name, node in specs.nodes.items())
+
+
+def _kinds(specs: NodeSpecs) -> set[tuple[str, ...]]:
+    """Returns the kinds of a node's approximations; of a function one for each of its choices."""
+    match specs:
+        case AttentionSpecs():
+            return {(specs.exp.kind, "rounds" if specs.rounds else specs.inverse.kind)}
+        case NormSpecs():
+            return {(specs.rsqrt.kind,)}
+        case FunctionSpecs():
+            return {(one.kind,) for one in (specs.function, specs.refreshed) if one}
+
+
 @dataclass(frozen=True)
 class _Fit:
     """Fits one node after the other."""

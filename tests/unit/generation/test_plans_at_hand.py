@@ -10,7 +10,10 @@ import pytest
 from test_generation_encrypted import RING, TEXTS, TOKENS, folder_of
 
 import tacita
+from tacita.api import load
+from tacita.approx.functions import FITS, Functions
 from tacita.cli import main
+from tacita.planning.circuit import has_functions
 from tacita.plans.plan import Plan
 
 ON = ["--scheme", "thor", "--preset", RING]
@@ -53,6 +56,12 @@ def test_a_plan_is_not_made_anew(
         patch.setattr(Plan, "load", lambda _path: wider)
         assert main(["generate", "time is", "--reveal", "token", *on]) == 2
     assert "gap 0.1 by the plan of the work folder, whose gap is 0.2" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setenv("TACITA_PLAN__FUNCTIONS", "leaf")
+        assert main(["generate", "time is", *on]) == 2
+    assert "functions leaf by the plan of the work folder, which has others" in capsys.readouterr().err
+    kinds = {name: has_functions(Plan.load(plan), load(model), Functions.of(name)) for name in FITS}
+    assert kinds["tacita"] and kinds["either"] and not kinds["leaf"] and not kinds["moai"]
     (tmp_path / "other").mkdir()
     other = str(folder_of(tmp_path / "other", layers=2))
     assert main(["generate", "time is", "--model", other, *on[2:]]) == 2

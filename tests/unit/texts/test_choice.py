@@ -20,6 +20,7 @@ from tacita.checkpoint import Checkpoint, from_tensors
 from tacita.cli import main
 from tacita.errors import FileError, InputError, PlanError
 from tacita.generation.generate import Request
+from tacita.layouts.columns import BatchAnswer, BatchShape
 from tacita.planning.circuit import require_circuit
 from tacita.planning.options import DecisionMargin, Option
 from tacita.planning.request import PlanRequest
@@ -172,6 +173,19 @@ def test_choices_that_are_none() -> None:
     for shares, message in (((0.0, 0.0), "no word"), ((1.0, 1.0), "several words")):
         assert message in choice(shares, ()).warnings[0]
     assert choice((0.0, 0.0), ("broken",)).warnings == ("broken",)
+
+
+def test_what_tells_a_broken_choice_in_a_batch() -> None:
+    """Both copies are the same ciphertext and agree: shares that are no choice's tell, and cells without a
+    word."""
+    words, norms = np.zeros((8, 8)), np.zeros((8, 8))  # cells and texts
+    words[2], norms[0] = 1.0, 0.5
+    words[:6, 3], words[7, 4] = 0.4, 0.4
+    response = BatchAnswer(BatchShape(64, 8), 6, 1.0, apart=True).response
+    answers = response.read([words.ravel(), words.ravel(), norms.ravel()])
+    assert [text for text, answer in enumerate(answers) if not answer.sound()] == [4]
+    chosen = [choice(tuple(answer.values.tolist()), ()) for answer in answers]
+    assert [text for text, one in enumerate(chosen) if not one.trusted] == [3]
 
 
 def test_requests_that_mean_nothing() -> None:

@@ -210,8 +210,10 @@ def cell_choice(
     bound: float,
     comparison: Comparison,
 ) -> Choice:
-    """The likeliest word of each text: its logits are in cells, and nothing repeats. dense: weight (words,
-    hidden) and bias. entry: encoding of the cells. answer: `apart`. bound: of the logits."""
+    """The likeliest word of each text: its logits are in cells, and nothing repeats. So both copies of the
+    response are the same ciphertexts, and agree whatever they hold: what else is checked says decision 104.
+    dense: weight (words, hidden) and bias. entry: encoding of the cells. answer: `apart`. bound: of the
+    logits."""
     shape, words = cells.shape, answer.size
     logits = CellMap.build(*unsigned(*entry.fold(*dense), bound), cells, Cells(shape, words))
 

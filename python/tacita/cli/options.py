@@ -37,7 +37,7 @@ from tacita.checkpoint.load import resolve
 from tacita.cli.columns import read_lines, texts_of
 from tacita.cli.console import STDOUT, err, out, progress, shown
 from tacita.errors import FileError, InputError, nearest
-from tacita.planning.options import GAP, LOGITS, TOKEN
+from tacita.planning.options import LOGITS, gap_of
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import link_of
 from tacita.plans.prices import cost
@@ -247,17 +247,11 @@ def plan_request(plan: PlanOptions) -> PlanRequest:
         prices=read_prices(plan.prices),
         begin=plan.begin,
         reveal=plan.reveal or LOGITS,
-        gap=gap_of(plan),
+        gap=gap_of(plan.reveal, plan.gap),
         cache=plan.cache,
         nearest=plan.nearest,
         link=link_of(plan.link) if plan.link else None,
     )
-
-
-def gap_of(plan: PlanOptions) -> float:
-    """Returns the gap between logits where it counts: a file has it for those commands that reveal a token
-    (docs/decisions/0140)."""
-    return plan.gap if plan.reveal == TOKEN else GAP
 
 
 def load_model(plan: PlanOptions, pooling: str | None = None, *, embeddings: bool = True) -> Checkpoint:

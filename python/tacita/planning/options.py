@@ -279,6 +279,12 @@ class PublicBeginning(Option):
 OPTIONS: list[type[Option]] = [KeptRows, DecisionMargin, HiddenTable, PublicBeginning]
 
 
+def gap_of(reveal: str | None, gap: float) -> float:
+    """Returns the gap of a file of settings where it counts, else the default: it is there for those commands
+    that reveal a token (docs/decisions/0140)."""
+    return gap if reveal == TOKEN else GAP
+
+
 def one_hot(logits: Array) -> Array:
     """Returns 1 at the largest value, of several the first, and 0 elsewhere."""
     return np.asarray(np.arange(len(logits)) == int(logits.argmax()), np.float64)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import dashformer
 import numpy as np
@@ -43,7 +42,6 @@ from tacita.planning.calibrate.excesses import (
     folds,
     held_out,
     largest,
-    of_texts,
 )
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import Sample, Samples, neighbours, walk
@@ -203,55 +201,6 @@ def test_a_plan_for_several_texts_has_the_intervals_of_a_batch(monkeypatch: pyte
         found[count] = subject.survey(SHAPE)
         assert found[count] == survey(MODEL, 16, sentences(60), options=options)
     assert found[4].calibration != found[None].calibration
-
-
-@pytest.mark.parametrize(("packing", "together"), [("rows", 4), ("multidiagonal", 1)])
-def test_texts_side_by_side_are_those_of_a_request(
-    packing: str, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each can spoil the others' answers, as in a batch."""
-    model, seen = gpt2(), list[int]()
-    monkeypatch.setattr("tacita.planning.survey.survey", lambda *_, **how: seen.append(how["options"].texts))
-    states = [tiny.inputs(model, 8, 8)]
-    request = PlanRequest(scheme="thor", tokens=8, inputs=4, packing=packing, hidden_states=states)
-    subject = Subject(model, request, phases_of(lambda _: None, ["thor"])).admitted()
-    subject.survey(first_shape("thor", 256, 8, packing))
-    assert seen == [together]
-
-
-def test_no_beginning_of_a_text_is_tested_on_intervals_that_the_rest_of_it_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Every fifth sample is tested: all that a step is calibrated on of one text is in the same fifth, and
-    belongs to that text."""
-    model, seen, owners = gpt2(), list[Sample](), list[int]()
-
-    def record(*_: Any, **how: Any) -> None:
-        seen.extend(how["hidden_states"])
-        owners.extend(how["options"].owners)
-
-    monkeypatch.setattr("tacita.planning.survey.survey", record)
-    states = [tiny.inputs(model, 8, 8, seed=seed) for seed in range(13)]
-    request = PlanRequest(scheme="thor", tokens=8, cache=True, hidden_states=states)
-    subject = Subject(model, request, phases_of(lambda _: None, ["thor"])).admitted()
-    subject.survey(replace(first_shape("thor", 256, 8), step=True))
-    fifths: dict[bytes, set[int]] = {}
-    for place, (rows, _) in enumerate(seen):
-        fifths.setdefault(rows[-1].tobytes(), set()).add(place % 5)  # the first token, in reverse
-    assert len(seen) >= 4 * 13 and len(fifths) == 13
-    assert all(len(places) == 1 for places in fifths.values())
-    assert [rows[-1].tobytes() for rows, _ in seen] == [states[text][0][-1].tobytes() for text in owners]
-
-
-def test_texts_of_several_samples_are_counted_and_not_their_samples() -> None:
-    """Requests of a text that is asked row by row leave the intervals together."""
-    texts, owners = sentences(60), [number % 20 for number in range(60)]
-    each, of_all = (survey(MODEL, 16, texts, options=Options(owners=of)) for of in ((), owners))
-    assert each.calibration == of_all.calibration
-    assert each.counts.texts == 60 and of_all.counts.texts == 20
-    assert 0 < of_all.counts.outside <= each.counts.outside
-    furthest = of_texts({"answer": np.array((1.0, 3.0, -2.0, 0.5))}, (7, 2, 2, 7))["answer"]
-    assert furthest.tolist() == [3.0, 1.0]
 
 
 def test_pairs_are_tested_on_intervals_of_other_texts() -> None:

@@ -32,16 +32,7 @@ from tacita.cli.console import (
     size,
     write_report,
 )
-from tacita.cli.options import (
-    Json,
-    TextFile,
-    gap_of,
-    model_folder,
-    option,
-    read_prices,
-    read_texts,
-    taking,
-)
+from tacita.cli.options import Json, TextFile, model_folder, option, read_prices, read_texts, taking
 from tacita.cli.service.port import (
     cost_line,
     dial_server,
@@ -55,7 +46,7 @@ from tacita.client.connected import RenewableSession
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.generate import PLACE, ROOM, Request, Shown, generate_batch
-from tacita.planning.options import CACHING
+from tacita.planning.options import CACHING, gap_of
 from tacita.plans.scheme import AUTO, BUMBLEBEE, SCHEMES
 from tacita.resources import require_device
 from tacita.schemes.base import REAL, Report
@@ -267,8 +258,8 @@ def _request(settings: Settings, max_tokens: int, stops: tuple[str, ...], choice
     of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
     request = Request(max_tokens, stops, choice, backend, *of)
     more = {name: getattr(plan, name) for name in ("cache", "reveal", "functions", "packing")}
-    more |= {"gap": gap_of(plan)} | {name: getattr(run, name) for name in ("show_anyway", *PLACE)}
-    request = replace(request, **more)
+    more |= {name: getattr(run, name) for name in ("show_anyway", *PLACE)}
+    request = replace(request, gap=gap_of(plan.reveal, plan.gap), **more)
     if connect or not request.on_ciphertexts:
         return request
     return replace(request, prices=read_prices(plan.prices) or prices_here(plan.preset))

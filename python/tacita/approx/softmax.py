@@ -124,20 +124,20 @@ def _reach(spec: Spec, sums: Interval, off: float, most: float) -> tuple[float, 
     return min(least, 1.0 - spec.error), max(room, 1.0 + spec.error), steepest
 
 
-def squares(scores: Array, mask: Array, spec: Phases) -> Array:
+def squares(scores: Array, mask: Array, spec: Phases, keys: Array | float) -> Array:
     """Computes (p / room)^2 of the last round over the last axis, in [0, 1]: what stands in place of one
-    division's exponentials."""
+    division's exponentials. mask: 1 at keys that a row sees. keys: all real ones, which its mean is over."""
     share = 0.5 ** len(spec.rounds)
     y = spec.power.numpy(np.asarray(scores, dtype=np.float64) * share) * mask
-    y = y / mask.sum(axis=-1, keepdims=True)
+    y = y / keys
     for one in spec.rounds:
         y = (y * one.inverse.numpy(y.sum(axis=-1, keepdims=True)) / one.room) ** 2
     return np.asarray(y, dtype=np.float64)
 
 
-def numpy(scores: Array, mask: Array, spec: Phases) -> Array:
-    """What the approximation really gives, over the last axis."""
-    powers = squares(scores, mask, spec)
+def numpy(scores: Array, mask: Array, spec: Phases, keys: Array | float) -> Array:
+    """What the approximation really gives, over the last axis. mask, keys: as of `squares`."""
+    powers = squares(scores, mask, spec, keys)
     return np.asarray(powers * spec.last.numpy(powers.sum(axis=-1, keepdims=True)), dtype=np.float64)
 
 

@@ -59,7 +59,7 @@ class ApproximateTensors(FloatTensors):
             scores = scores - spec.rows.of(np.swapaxes(self._queries, 0, 1))[..., None]
         self._look(spec.exp, spec.share * scores[..., self._real(scores), :][..., self._mask > 0.0])
         if phases := spec.phases:
-            return softmax.numpy(scores, visible, phases)
+            return softmax.numpy(scores, visible, phases, self._mask.sum())
         return self._one_phase(scores, visible, spec)
 
     def powers(self, scores: Array, variant: Powers, name: str) -> Array:

@@ -166,8 +166,8 @@ def _attention(
         powers, even = poly.power_weights((low, high), p.offset, p.power, p.denominator)
         return AttentionSpecs(powers, even, attended / even.value, attended)
     if rounds:
-        keys = [sequence.reach_mask(scores[0].shape[1:], node.reach) * mask for mask in masks]
-        return _in_rounds((low, high), scores, keys, attended, rounds)
+        seen = sequence.reach_mask(scores[0].shape[1:], node.reach)
+        return _in_rounds((low, high), scores, [seen * (m / m.sum()) for m in masks], attended, rounds)
     logs = _of(traces, name, "log_sum_exp")
     means = [np.exp(log - high) / mask.sum() for log, mask in zip(logs, masks, strict=True)]
     mixed = [_unnormalised(context, mean) for context, mean in zip(contexts, means, strict=True)]
@@ -183,14 +183,14 @@ def _attention(
 def _in_rounds(
     interval: tuple[float, float],
     scores: Sequence[Array],
-    masks: Sequence[Array],
+    weights: Sequence[Array],
     attended: float,
     rounds: int,
 ) -> AttentionSpecs:
-    powers = [np.exp((s - interval[1]) / 2**rounds) * m for s, m in zip(scores, masks, strict=True)]
-    parts = [p.sum(axis=-1) / m.max(axis=0).sum() for p, m in zip(powers, masks, strict=True)]
+    pairs = zip(scores, weights, strict=True)
+    parts = [(np.exp((s - interval[1]) / 2**rounds) * w).sum(axis=-1) for s, w in pairs]
     means = min(float(m[m > 0.0].min()) for m in parts) / 1.5, max(float(m.max()) for m in parts) * 1.5
-    keys, shift = len(masks[0][0]), interval[1]
+    keys, shift = len(weights[0][0]), interval[1]
     phases = softmax.fit(interval, means, (ERROR, ERROR), keys=keys, shift=shift, rounds=rounds)
     return AttentionSpecs.of_phases(phases, attended)
 

@@ -216,19 +216,20 @@ def test_softmax_in_rounds(low, rounds):
     scores = rng.uniform(low, 6.0, (64, 32))
     mask = (rng.random((64, 32)) < 0.8) * 1.0
     mask[:, 0] = 1.0
-    parts = (np.exp((scores - 6.0) / 2**rounds) * mask).sum(axis=1) / mask.sum(axis=1)
+    keys = mask.sum(axis=1, keepdims=True)
+    parts = (np.exp((scores - 6.0) / 2**rounds) * mask / keys).sum(axis=1)
     means = float(parts.min()), float(parts.max())
     spec = softmax.fit((low, 6.0), means, (1e-3, 1e-3), keys=32, shift=6.0, rounds=rounds)
     assert len(spec.rounds) == rounds
     for one in spec.rounds[1:]:
         assert is_free(one.steepest / one.room) and one.inverse.depth() < spec.last.depth()
-    squares = softmax.squares(scores, mask, spec)
+    squares = softmax.squares(scores, mask, spec, keys)
     assert squares.min() >= 0.0 and squares.max() <= 1.0
     low_sum, high_sum = spec.last.domain
     assert low_sum <= squares.sum(axis=1).min() and squares.sum(axis=1).max() <= high_sum
     powers = np.exp(scores - scores.max(axis=1, keepdims=True)) * mask
     exact = powers / powers.sum(axis=1, keepdims=True)
-    assert np.abs(softmax.numpy(scores, mask, spec) - exact).sum(axis=1).max() <= 2e-3
+    assert np.abs(softmax.numpy(scores, mask, spec, keys) - exact).sum(axis=1).max() <= 2e-3
 
 
 @pytest.mark.parametrize("means", [(2e-7, 0.02), (1e-5, 1.0), (1e-3, 0.1)], ids=["low", "wide", "narrow"])
@@ -278,9 +279,9 @@ def test_the_least_sum_of_squares_is_that_of_equal_keys():
     """As far off as the first inverse may be, in either direction."""
     scores, mask = np.zeros((1, 32)), np.ones((1, 32))
     spec = softmax.fit((-1.0, 0.0), (0.5, 1.0), (1e-3, 1e-3), keys=32, shift=0.0)
-    (total,) = softmax.squares(scores, mask, spec).sum(axis=1)
+    (total,) = softmax.squares(scores, mask, spec, 32.0).sum(axis=1)
     assert spec.last.domain[0] <= total <= spec.last.domain[1]
-    assert np.abs(softmax.numpy(scores, mask, spec) - 1 / 32).max() <= 1e-3
+    assert np.abs(softmax.numpy(scores, mask, spec, 32.0) - 1 / 32).max() <= 1e-3
 
 
 def test_erf_of_arrays_is_that_of_numbers_and_pieces_are_the_whole() -> None:

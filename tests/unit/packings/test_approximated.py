@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,14 +11,19 @@ import tiny
 from test_rows_estimate import peaked
 
 from tacita import api
+from tacita.blocks.tensors import TensorBlocks
 from tacita.checkpoint import from_tensors
-from tacita.packings.approximated import approximated
+from tacita.layouts.registry import Shape
+from tacita.packings.approximated import ApproximateTensors, approximated
+from tacita.packings.conformance import CASES, circuit_of, specs_of, world_of
+from tacita.packings.lowering import lowering_of
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibration import Calibration
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.survey import TRIED, _spread
 from tacita.planning.trial import approximation_errors
 from tacita.plans.error import OF_BATCHES, SHARE
+from tacita.slots.plain import PlainBackend
 
 TOKENS, COUNT = 8, 24
 
@@ -47,6 +53,23 @@ def test_rounds_after_row_estimates_are_those_of_plain() -> None:
         found = approximated(soft, specs, hidden, mask)
         answer = api.classify_locally(replace(plan, decimals=6), model, hidden_states=hidden[mask > 0.0])
         assert not found.outside and np.abs(found.answer - answer.logits).max() < 1e-5
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_rows_that_see_few_keys_are_those_of_a_circuit(rounds: int) -> None:
+    """Their means are over all real keys of a text, also those that they do not see."""
+    (case,) = (case for case in CASES if case.name == "reach, all")
+    world, be = world_of(case, 16), PlainBackend(256, 400)
+    build = partial(lowering_of, shape=Shape("rows", "hoisted", 256, 16))
+    circuit, ((hidden, mask),) = circuit_of(world, build, rounds=rounds), world.samples
+    packed = circuit.request.pack(world.samples).items()
+    live = {name: tuple(be.encrypt(v) for v in vectors) for name, vectors in packed}
+    for stage in circuit.stages:
+        live = stage.run(be, dict(live))
+    (answer,) = circuit.response.read([be.decrypt(ct) for ct in live["answer"]])
+    tensors = ApproximateTensors(world.weights, mask, specs_of(world, rounds=rounds))
+    (wanted,) = case.forward(TensorBlocks(tensors), hidden)
+    assert np.abs(answer.values - wanted).max() < 1e-9 and not tensors.outside
 
 
 @pytest.mark.parametrize(

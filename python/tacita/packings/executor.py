@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.errors import PlanError
+from tacita.errors import InputError, PlanError
 from tacita.layouts.runs import Answer, Sample
 from tacita.packings.base import Circuit
 from tacita.plans.plan import PlacedStage
@@ -232,7 +232,7 @@ class Steps:
     def begin(self) -> None:
         """Forgets the text."""
         names, be = {one.before: one.count for one in self._circuit.kept}, self._be
-        zero = np.zeros(1)
+        zero, self._read = np.zeros(1), 0
         self.kept = {n: tuple(be.encrypt(zero, self._levels[n]) for _ in range(c)) for n, c in names.items()}
 
     def answer(self, sample: Sample, **how: Any) -> Answer:
@@ -241,8 +241,14 @@ class Steps:
 
     def answers(self, samples: Sequence[Sample], **how: Any) -> list[Answer]:
         """Answers texts of which all rows but the newest have been read, each in the place that it always
-        has. how: as of `executor.run`."""
+        has. how: as of `executor.run`. Raises InputError for texts of more rows than were read, and for one
+        row more than there is room for: the first would come back in the place of the newest."""
         packed, be, levels = self._circuit.request.pack(samples), self._be, self._levels
+        most, rows = self._circuit.request.tokens, max(map(_length, samples))
+        if self._read == most or rows > self._read + 1:
+            what = f"a step of a text of {rows} rows, with {self._read} of at most {most} read before it"
+            raise InputError(what, hint="read the rows of a text one by one, and plan for more --tokens")
+        self._read += 1
         live: Live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed.items()}
         out = run(self._stages, self._circuit.stages, be, {**live, **self.kept}, **how)
         self.kept = {

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita.errors import PlanError
+from tacita.errors import InputError, PlanError
+from tacita.layouts.runs import HIDDEN, Request, Response, Tensor
 from tacita.packings import executor
+from tacita.packings.base import Circuit, Kept
 from tacita.planning.place.placement import Placement, place
 from tacita.planning.place.simulate import StageSimulator
+from tacita.plans.plan import PlacedStage
 from tacita.plans.prices.formulas import formula_prices
 from tacita.progress import Progress
 from tacita.slots.plain import PlainBackend
@@ -188,3 +191,28 @@ def test_more_pairs_than_there_are_and_none_for_complex_values_are_refused(plann
     tensors = {name: (be.encrypt(np.zeros(SLOTS), 1),) for name in "abz"}
     with pytest.raises(PlanError, match="bootstrap of 2 real and 1 complex ciphertexts"):
         executor.refresh(be, tensors, {"z"}, planned)
+
+
+def test_a_text_in_the_clear_has_no_more_rows_than_at_a_server() -> None:
+    """The one kept ciphertext turns by a row of two slots, as keys and values do."""
+
+    def turned(be: Any, live: Any) -> Any:
+        rows = (be.add(be.rotate(live["rows"][0], -2), live["hidden"][0]),)
+        return {"answer": rows, "later": rows}
+
+    hidden = Request(4, 1, 2, 1, 1.0, {"hidden": Tensor(HIDDEN, 1, ((0, 0),))})
+    response = Response(4, 1, 1, 1, 1, 1.0, ((0, 0),), ((2, 0),), ((1, 0),), ((3, 0),))
+    one = Circuit((Stage("turn", turned),), hidden, response, frozenset(), kept=(Kept("rows", "later", 1),))
+    placed, levels = [PlacedStage("turn", (), (), {}, {}, {})], {"hidden": 1, "rows": 1}
+    steps = executor.Steps(placed, one, levels, PlainBackend(4, 1))
+    text = np.array([[0.5], [0.25]]), np.ones(2)
+    first, both = executor.prefixes(text)
+    for _ in range(2):
+        with pytest.raises(InputError, match="a text of 2 rows, with 0 of at most 2 read before it"):
+            steps.answer(both)
+        steps.answer(first)
+        steps.answer(both)
+        assert steps.kept["rows"][0].values.tolist() == [0.5, 0.0, 0.25, 0.0]
+        with pytest.raises(InputError, match="a text of 2 rows, with 2 of at most 2 read before it"):
+            steps.answer(both)
+        steps.begin()

@@ -90,6 +90,8 @@ class _Walk:
         x, node = self._tensor(step, 0), typing.cast(Attention, step.node)
         if isinstance(node.weights, Powers) and node.reach != EVERYWHERE:
             raise refuse_node(self._packing.packing, step.name, f"{REACH} of powers")
+        if x.rows != self._packing.entry().rows:  # of one row that is left there are no keys
+            raise self._unknown(step)
         self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
 
     def _feed_forward(self, step: Step) -> None:
@@ -97,7 +99,8 @@ class _Walk:
         self._values[step.name] = Block(step.name, node, step.output.shape[0], x, x)
 
     def _add(self, step: Step) -> None:
-        """A block and the tensor that it is added to, in either order, or two tensors that are there."""
+        """A block and the tensor that it is added to, in either order and laid out as the block's input is,
+        or two tensors that are there."""
         values = [self._value(step, i) for i in (0, 1)]
         if isinstance(values[0], Tensor) and isinstance(values[1], Tensor):
             self._values[step.name] = self._packing.sum(step.name, values[0], values[1], step.factor)
@@ -105,7 +108,7 @@ class _Walk:
         blocks = [v for v in values if isinstance(v, Block)]
         others = [v for v in values if isinstance(v, Tensor)]
         whole = step.factor == 1.0 and len(blocks) == len(others) == 1
-        if not whole or self._uses[blocks[0].name] != 1:
+        if not whole or self._uses[blocks[0].name] != 1 or blocks[0].x.rows != others[0].rows:
             raise self._unknown(step)
         block = Block(blocks[0].name, blocks[0].node, blocks[0].rows, blocks[0].x, others[0])
         if self._graph.fused(step):
@@ -179,7 +182,7 @@ class _Walk:
 
     def _tensor(self, step: Step, number: int) -> Tensor:
         value = self._value(step, number)
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) or value.rows != step.inputs[number].shape[0]:  # all, of taken ones
             raise self._unknown(step)
         return value
 

@@ -12,12 +12,22 @@ from tacita.approx.activations import elu, gelu, gelu_tanh, silu
 from tacita.approx.fourier import fit
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Powers
+from tacita.blocks.graph import record
 from tacita.errors import PlanError, ShapeError
 from tacita.layouts.coefficients import Transposition
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import RowsShape
-from tacita.packings.conformance import CASES, Case, Little, check, circuit_of, norms_before, world_of
-from tacita.packings.lowering import lowering_of
+from tacita.packings.conformance import (
+    CASES,
+    Case,
+    Little,
+    check,
+    circuit_of,
+    norms_before,
+    specs_of,
+    world_of,
+)
+from tacita.packings.lowering import lower, lowering_of
 from tacita.packings.specs import CircuitSpecs, FunctionSpecs
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
@@ -53,6 +63,55 @@ def test_coefficients_in_several_ciphertexts(case: Case) -> None:
 def coefficients(slots: int, tokens: int) -> Any:
     build = build_in("coefficients", slots, tokens)
     return lambda graph, weights, specs: build(graph, weights, refreshed(specs))
+
+
+M = Little(16, 2)
+
+
+def first_row(b: Any, x: Any) -> Any:
+    total = b.add(b.take(x, 1), b.attention(x, M.attention, "attention", 1))
+    return b.norm(total, M.norm("ln1"), "norm1")
+
+
+def residual_of_all_rows(b: Any, x: Any) -> Any:
+    return b.add(b.take(x, 1), b.feed_forward(first_row(b, x), M.feed_forward, "feed_forward"))
+
+
+def residual_of_one_row(b: Any, x: Any) -> Any:
+    return b.add(first_row(b, x), b.attention(x, M.attention, "again", 1))
+
+
+def attention_of_one_row(b: Any, x: Any) -> Any:
+    y = first_row(b, x)
+    return b.add(y, b.attention(y, M.attention, "again"))
+
+
+def feed_forward_of_one_of_all_rows(b: Any, x: Any) -> Any:
+    total = b.add(x, b.attention(x, M.attention, "attention"))
+    y = b.take(b.norm(total, M.norm("ln1"), "norm1"), 1)
+    return b.add(y, b.feed_forward(y, M.feed_forward, "feed_forward"))
+
+
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal", "columns"])
+@pytest.mark.parametrize(
+    "block",
+    [residual_of_all_rows, residual_of_one_row, attention_of_one_row, feed_forward_of_one_of_all_rows],
+)
+def test_one_row_and_all_are_not_taken_for_each_other(block: Any, packing: str) -> None:
+    """They lie in different layouts, whose ciphertexts are as many: the answers would be others."""
+
+    def forward(b: Any, x: Any) -> Any:
+        y = b.norm(block(b, x), M.norm("ln2"), "norm2")
+        return b.answer(b.linear(y, M.dense("classifier", 3), "classifier"))
+
+    (case,) = (case for case in CASES if case.name == "norms after, first row, pooled, classified")
+    world, graph = world_of(case, TOKENS), record(forward, TOKENS, 16)
+    specs = specs_of(world)
+    specs = replace(specs, nodes={**specs.nodes, "again": specs.nodes["attention"]})
+    rotations = "double" if packing == "columns" else "hoisted"
+    lowering = build_in(packing, 256, rotations=rotations)(graph, world.weights, specs)
+    with pytest.raises(PlanError, match="no packing has the step"):
+        lower(graph, lowering, specs)
 
 
 def test_feed_forward_blocks_of_all_tokens_are_coefficient_products() -> None:

@@ -166,8 +166,8 @@ def _attention(
         powers, even = poly.power_weights((low, high), p.offset, p.power, p.denominator)
         return AttentionSpecs(powers, even, attended / even.value, attended)
     if rounds:
-        seen = sequence.reach_mask(scores[0].shape[1:], node.reach)
-        return _in_rounds((low, high), scores, [seen * (m / m.sum()) for m in masks], attended, rounds)
+        reach = sequence.reach_mask(scores[0].shape[1:], node.reach)
+        return _in_rounds((low, high), scores, [reach * (m / m.sum()) for m in masks], attended, rounds)
     logs = _of(traces, name, "log_sum_exp")
     means = [np.exp(log - high) / mask.sum() for log, mask in zip(logs, masks, strict=True)]
     mixed = [_unnormalised(context, mean) for context, mean in zip(contexts, means, strict=True)]

@@ -157,9 +157,11 @@ class _Walk:
 
     def _answer(self, step: Step) -> None:
         x = self._value(step, 0)
-        if isinstance(x, Block) or (isinstance(x, Tensor) and x.rows != step.output.shape[0]):
+        if isinstance(x, Block):
             raise self._unknown(step)
         mapped = x if isinstance(x, Mapped) else Mapped(x, None)
+        if not mapped.mean and mapped.x.rows != step.output.shape[0]:
+            raise self._unknown(step)
         self._packing.answer(mapped.x, mapped.dense, mapped.mean)
 
     def _bound(self, step: Step, readers: list[Step]) -> float:

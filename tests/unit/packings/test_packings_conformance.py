@@ -92,17 +92,27 @@ def feed_forward_of_one_of_all_rows(b: Any, x: Any) -> Any:
     return b.add(y, b.feed_forward(y, M.feed_forward, "feed_forward"))
 
 
-@pytest.mark.parametrize("packing", ["rows", "multidiagonal", "columns"])
-@pytest.mark.parametrize(
-    "block",
-    [residual_of_all_rows, residual_of_one_row, attention_of_one_row, feed_forward_of_one_of_all_rows],
+def answer_of_one_of_all_rows(b: Any, x: Any) -> Any:
+    return b.add(x, b.attention(x, M.attention, "attention"))
+
+
+BLOCKS = (
+    residual_of_all_rows,
+    residual_of_one_row,
+    attention_of_one_row,
+    feed_forward_of_one_of_all_rows,
+    answer_of_one_of_all_rows,
 )
+
+
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal", "columns"])
+@pytest.mark.parametrize("block", BLOCKS)
 def test_one_row_and_all_are_not_taken_for_each_other(block: Any, packing: str) -> None:
     """They lie in different layouts, whose ciphertexts are as many: the answers would be others."""
 
     def forward(b: Any, x: Any) -> Any:
         y = b.norm(block(b, x), M.norm("ln2"), "norm2")
-        return b.answer(b.linear(y, M.dense("classifier", 3), "classifier"))
+        return b.answer(b.take(b.linear(y, M.dense("classifier", 3), "classifier"), 1))
 
     (case,) = (case for case in CASES if case.name == "norms after, first row, pooled, classified")
     world, graph = world_of(case, TOKENS), record(forward, TOKENS, 16)

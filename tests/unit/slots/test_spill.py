@@ -7,6 +7,7 @@ import gc
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import spilling
 from spilling import WEIGHT, decrypt, encrypt
 
 from tacita.errors import FileError, ResourceError, ShapeError
-from tacita.evaluate.spill import Codec, Handle, SpillStore
+from tacita.evaluate.spill import Codec, Handle, SpillingBackend, SpillStore
 from tacita.slots.conformance import CHECKS, Harness
 from tacita.slots.plain import PlainBackend, PlainCt
 from tacita.slots.sim import SimBackend
@@ -133,6 +134,26 @@ def test_large_products_are_made_in_parts_that_fit(store: SpillStore) -> None:
     fresh = be.bootstrap(found, ["real"] * 70)
     assert {be.level(ct) for ct in fresh} == {be.max_level}
     assert all(np.array_equal(decrypt(be, ct), plain.decrypt(w)) for ct, w in zip(fresh, want, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("group", "calls"), [(1, [2, 2, 1, 1, 1]), (2, [2, 2, 2, 1]), (3, [4, 3]), (16, [7])]
+)
+def test_both_of_a_pair_are_refreshed_by_one_call(group: int, calls: list[int], store: SpillStore) -> None:
+    """Where memory has room for one bootstrap at a time, a pair is one."""
+    sizes = list[int]()
+
+    class Counted(PlainBackend):
+        def bootstrap(self, cts: Any, kinds: Any) -> Any:
+            sizes.append(len(cts))
+            return super().bootstrap(cts, kinds)
+
+    be = SpillingBackend(Counted(64), store, 2 * WEIGHT, spilling.CODEC, group)
+    values = [np.full(64, number / 8.0) for number in range(7)]
+    kinds: list[Any] = [*["pair"] * 4, "real", "real", "complex"]
+    fresh = be.bootstrap([encrypt(be, v, 1) for v in values], kinds)
+    assert sizes == calls and {be.level(ct) for ct in fresh} == {be.max_level}
+    assert all(np.array_equal(decrypt(be, ct), v) for ct, v in zip(fresh, values, strict=True))
 
 
 def test_operands_that_do_not_fit_come_in_turn(store: SpillStore) -> None:

@@ -40,7 +40,7 @@ class Operation:
 
 class SpillingBackend:
     """A backend within a memory budget; see the module. `inner` sees its own ciphertexts only; circuits see
-    handles only. group: ciphertexts that one call of `inner` refreshes, at most."""
+    handles only. group: ciphertexts that one call of `inner` refreshes, at most, or one pair."""
 
     add = Operation()
     sub = Operation()
@@ -128,8 +128,16 @@ class SpillingBackend:
         self, name: str, cts: Sequence[Handle], kinds: Sequence[Kind], *arguments: Any
     ) -> list[Handle]:
         check_kinds(len(cts), kinds)
-        groups = [slice(i, i + self._group) for i in range(0, len(cts), self._group)]
+        groups = self._groups(len(cts), kinds.count("pair"))
         return [ct for group in groups for ct in self.call(name, True, cts[group], kinds[group], *arguments)]
+
+    def _groups(self, count: int, paired: int) -> Iterator[slice]:
+        """Yields what each call refreshes: with one of a pair the other, too, as both are one bootstrap."""
+        last = 0
+        while (first := last) < count:
+            last = min(first + self._group, count)
+            last += last % 2 if last < paired else 0
+            yield slice(first, last)
 
     def matmul(self, xs: Operands, weights: Vector, bias: Vector | None = None) -> list[Handle]:
         """Multiplies as the contract says. Operands above the lowest level are brought down before: each for

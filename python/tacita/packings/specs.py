@@ -18,6 +18,7 @@ import numpy as np
 
 from tacita.approx import inverse, rsqrt
 from tacita.approx.comparison import Comparison
+from tacita.approx.poly import is_constant
 from tacita.approx.softmax import Phases, Round, RowEstimate
 from tacita.approx.spec import Spec
 from tacita.blocks.base import Attention, FeedForward, Norm
@@ -237,8 +238,8 @@ def _exact(node: NodeSpecs, names: Collection[str]) -> NodeSpecs:
 def exact_spec(spec: Spec) -> Spec:
     """Returns a spec whose levels and scales are those of this one and whose values are the exact function's,
     on backends that encrypt nothing: an ablation. No file can hold it. A function of which nothing is
-    approximated, such as a power in place of an exponential, stays as it is."""
-    if spec.function not in ("exp", *EXACT):
+    approximated stays as it is: a power in place of an exponential, a number in place of an inverse."""
+    if is_constant(spec) or spec.function not in ("exp", *EXACT):
         return spec
     return _exact_kind(type(spec))(*(getattr(spec, each.name) for each in fields(spec)), spec)
 

@@ -65,6 +65,17 @@ def coefficients(slots: int, tokens: int) -> Any:
     return lambda graph, weights, specs: build(graph, weights, refreshed(specs))
 
 
+@pytest.mark.parametrize("name", ["powers", "stored deviations"])
+def test_exact_functions_of_a_model_that_stores_numbers_are_its_own(name: str) -> None:
+    """A stored inverse is what the model divides by, not an approximation of what others do."""
+    (case,) = (case for case in CASES if case.name == name)
+
+    def build(graph: Any, weights: Any, specs: CircuitSpecs) -> Any:
+        return build_in("rows", 256)(graph, weights, specs.exactly(["softmax", "norm"]))
+
+    check(case, build, PlainBackend(256, LEVELS), TOKENS, tolerance(case))
+
+
 M = Little(16, 2)
 
 

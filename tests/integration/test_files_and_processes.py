@@ -224,6 +224,13 @@ def test_a_missing_rotation_key_is_named(work: Path) -> None:
     assert (work / "response.ct").read_bytes() == before
 
 
+def test_an_answer_beside_another_request_is_not_shown(work: Path) -> None:
+    _, client, _ = opened(work)
+    client.encrypt("a waste of time")
+    with pytest.raises(FileError, match="answers another request"):
+        client.decrypt()
+
+
 def test_too_little_memory_is_said_before_the_run(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacita.resources.available_memory", lambda: int(1e6))
     _, _, server = opened(work)

@@ -21,7 +21,7 @@ from tacita.errors import FileError, InputError, KeyBudgetWarning
 from tacita.layouts.runs import Answer as Decoded
 from tacita.plans import engine, envelope, json_fields
 from tacita.plans.answers import Answer, judge, understood
-from tacita.plans.files import Workdir, replacing, require
+from tacita.plans.files import Workdir, digest_of, replacing, require
 from tacita.plans.plan import Plan
 from tacita.plans.presets import budget_warning
 from tacita.plans.prices.formulas import file_bytes
@@ -104,7 +104,7 @@ class Client:
     def decrypt(self, text: Text | None = None) -> Answer:
         """Decrypts the first answer of response.ct. text: the one that was encrypted, from whose tokens the
         answer of a model that answers for every token is read (`understood`). Raises FileError when the file
-        is damaged, of another plan or of another key."""
+        is damaged, of another plan or key, or of another request than the one beside it."""
         return self.decrypt_batch(1, [] if text is None else [text])[0]
 
     def decrypt_batch(self, count: int | None = None, texts: Sequence[Text] = ()) -> list[Answer]:
@@ -128,6 +128,9 @@ class Client:
             ct = compiled.native.Ciphertext.from_bytes(secret.params, data)
             engine.require_level_and_scale(path, tensors[name], ct, secret.params)
             if number == 0:
+                answers, request = envelope.after_of(path, "response"), self.work.request
+                if answers and request.is_file() and digest_of(request) != answers:
+                    raise FileError(f"{path}: answers another request than {request}", hint="evaluate it")
                 self._count(secret.key_id, min(asked, self.plan.batch))
             yield np.asarray(secret.decrypt(ct))
 

@@ -140,11 +140,12 @@ class Server:
             engine.translated(PlanError, "evaluate"),
         ):
             be = self._backend(held, store)
-            out = self._run(be, held.key_id, request, rows, progress, notice)
-            self._respond(be, held.key_id, out)
+            run = Run(self.plan.hash, held.key_id, digest_of(request), __version__)
+            out = self._run(be, run, request, rows, progress, notice)
+            self._respond(be, run, out)
             if rows:
                 left = {one.before: out[one.after] for one in self._circuit.kept}
-                rows.leave(be, left, held.key_id, digest_of(request))
+                rows.leave(be, left, held.key_id, run.request)
         return self.work.response
 
     def forget(self) -> None:
@@ -189,13 +190,12 @@ class Server:
     def _run(
         self,
         be: SpillingBackend,
-        key: str,
+        run: Run,
         request: Path,
         rows: KeptRows | None,
         progress: Callable[[Progress], None],
         notice: Callable[[str], None],
     ) -> Live:
-        run = Run(self.plan.hash, key, digest_of(request), __version__)
         live, begin, complex_names = self._start(be, request, rows, run, notice)
         stages = self._circuit.stages
         points = Checkpoints(be, run, [stage.name for stage in stages], self.save_every, notice)
@@ -253,9 +253,9 @@ class Server:
         engine.require_level_and_scale(path, tensor, ct, self.params)
         return ct
 
-    def _respond(self, be: SpillingBackend, key: str, out: Live) -> None:
+    def _respond(self, be: SpillingBackend, run: Run, out: Live) -> None:
         tensors = {tensor.name: _packed(be, out[tensor.name], tensor.level) for tensor in self.plan.response}
-        envelope.write_stream(self.work.response, "response", self.plan, key, tensors)
+        envelope.write_stream(self.work.response, "response", self.plan, run.key, tensors, run.request)
 
 
 def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:

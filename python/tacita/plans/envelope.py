@@ -7,7 +7,8 @@ before a ciphertext is parsed; the ciphertexts themselves carry their own header
 against the parameters.
 
 Where a text is asked row by row (`Plan.kept`), the header of a request also says `after`: the sha256 of the
-request before it, empty in the first. A request's own sha256 thereby stands for all of its text so far.
+request before it, empty in the first. A request's own sha256 thereby stands for all of its text so far. The
+`after` of a response is the sha256 of the request that it answers; one of an earlier release has none.
 
 A batch is gigabytes: `write_stream` takes ciphertexts as they are made, `stream` hands them out one by one.
 """
@@ -48,7 +49,7 @@ def write_stream(
     path: Path, kind: Kind, plan: Plan, key: str, tensors: Mapping[str, Iterator[bytes]], after: str = ""
 ) -> None:
     """Writes the file in one step, with ciphertexts made meanwhile: the first of each tensor is in memory,
-    and one more. after: of a request of a plan that keeps rows, see the module.
+    and one more. after: of a response, and of a request of a plan that keeps rows, see the module.
 
     A tensor is at one level, so the first of its ciphertexts tells the length of all. Raises FileError when
     one has another length or when the plan's counts are not met; the old file, if any, then stays.
@@ -58,7 +59,7 @@ def write_stream(
     lengths = {name: [len(first)] * counts.get(name, 0) for name, first in firsts.items()}
     bodies = {name: chain([first], tensors[name]) for name, first in firsts.items()}
     checked = {name: _of_lengths(path, name, cts, lengths[name]) for name, cts in bodies.items()}
-    write(path, kind, plan.hash, key, lengths, checked, after if _ordered(kind, plan) else None)
+    write(path, kind, plan.hash, key, lengths, checked, after if after or _ordered(kind, plan) else None)
 
 
 def stream(path: Path, kind: Kind, plan: Plan, key: str) -> Iterator[tuple[str, int, bytes]]:
@@ -81,10 +82,11 @@ def key_of(path: Path, kind: Kind) -> str:
         return str(_header(file, path, hashlib.sha256())["key"])
 
 
-def after_of(path: Path) -> str:
-    """The sha256 of the request that a request says it follows, hex; empty for the first of a text, and for
-    one of a plan that keeps nothing. `stream` checks the rest. Raises FileError as `key_of`."""
-    with _open_file(path, "request") as file:
+def after_of(path: Path, kind: Kind = "request") -> str:
+    """The sha256 of the request that a file says it follows or answers, hex; empty for the first of a text,
+    for one of a plan that keeps nothing, and for a response of an earlier release. `stream` checks the rest.
+    Raises FileError as `key_of`."""
+    with _open_file(path, kind) as file:
         return str(_header(file, path, hashlib.sha256()).get(AFTER, ""))
 
 
@@ -177,7 +179,7 @@ def _checked(file: BinaryIO, path: Path, kind: Kind, plan: Plan, key: str) -> di
     digest = hashlib.sha256()
     header = _header(file, path, digest)
     _check_header(header, path, kind, plan, key, expected)
-    if (AFTER in header) != _ordered(kind, plan):
+    if kind == "request" and (AFTER in header) != _ordered(kind, plan):
         raise FileError(f"{path}: damaged header (fields)", hint="copy it again")
     lengths: dict[str, list[int]] = header["tensors"]
     begin = file.tell()

@@ -64,8 +64,9 @@ def read_tensors(
     stored: Stored, names: Names, shapes: Mapping[str, tuple[int, ...]], *, longer: bool = False
 ) -> dict[str, Array]:
     """The tensors named in `shapes`, converted where they are used; the floats are cached of a model of up to
-    `MOST_CACHED` numbers. Extra tensors are ignored. longer: whether the table of
-    positions may have more rows than that, which are left out. Errors: CheckpointError naming the tensor.
+    `MOST_CACHED` numbers. Extra tensors are ignored, but for those of a module of which others are read.
+    longer: whether the table of positions may have more rows than that, which are left out. Errors:
+    CheckpointError naming the tensor.
     """
     spellings = {name: names.find(name, stored.names) for name in shapes}
     if missing := [name for name, spelled in spellings.items() if spelled is None]:
@@ -74,6 +75,7 @@ def read_tensors(
             hint=_missing_hint(stored.names),
         )
     spelled = {name: str(theirs) for name, theirs in spellings.items()}
+    _refuse_unread(stored, set(spelled.values()))
     raw = stored.read(spelled.values())
     decoded = {theirs: decode(str(stored.path), name, raw[theirs]) for name, theirs in spelled.items()}
     tensors = {name: decoded[theirs] for name, theirs in spelled.items()}
@@ -102,6 +104,22 @@ def read_tensors(
         if (each := stored_tensor(tensor)) is not None:
             each.keeps = small
     return tensors
+
+
+MOST_PARTS = 16  # of a tensor's name, between its dots, that are looked at
+
+
+def _refuse_unread(stored: Stored, read: Collection[str]) -> None:
+    """Refuses a tensor that belongs to a map or a norm whose weight is read, and is not read itself: a bias
+    that the configuration does not mention, scales of quantised numbers, an adapter that is not merged."""
+    modules = {name.removesuffix(".weight").removesuffix(".gamma") for name in read}
+    for name in sorted(set(stored.names) - set(read)):
+        parts = name.split(".", MOST_PARTS)
+        if any(".".join(parts[:count]) in modules for count in range(1, len(parts))):
+            raise CheckpointError(
+                f"{stored.path}: tensor {name:.200} would be ignored, others of its module are read",
+                hint="config.json and the weights belong to different models, or it is of another kind",
+            )
 
 
 def _missing_hint(names: Collection[str]) -> str:

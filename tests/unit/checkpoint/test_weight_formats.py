@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from safetensors.numpy import load_file, save_file
+from test_families import folder_of
 
 from tacita.checkpoint import load, pickles
 from tacita.checkpoint.pickles import REBUILD, Described, Storage, described
@@ -56,6 +57,29 @@ def zipped(path: Path, data: bytes, storage: bytes = bytes(24), **options: Any) 
         file.writestr("archive/data.pkl", data)
         file.writestr("archive/data/0", storage)
     return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["intermediate.dense.weight_scale", "output.dense.lora_A.default.weight", "output.LayerNorm.shift"],
+)
+def test_tensors_of_a_module_that_is_read_are_not_ignored(folder: Path, name: str) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    other = {"bert.embeddings.position_ids": np.zeros(4), "cls.seq_relationship.weight": np.zeros((2, 16))}
+    save_file({**tensors, **other}, folder / "model.safetensors")
+    load(folder)
+    save_file({**tensors, f"bert.encoder.layer.0.{name}": np.ones(3)}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=f"layer.0.{name} would be ignored"):
+        load(folder)
+
+
+def test_biases_that_the_configuration_does_not_mention_are_refused(tmp_path: Path) -> None:
+    place = folder_of("llama-next", tmp_path)
+    tensors, name = load_file(place / "model.safetensors"), "model.layers.0.self_attn.q_proj"
+    bias = np.ones(len(tensors[f"{name}.weight"]), np.float16)
+    save_file({**tensors, f"{name}.bias": bias}, place / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"q_proj\.bias would be ignored"):
+        load(place)
 
 
 def test_torchs_own_file_is_read_exactly() -> None:

@@ -86,6 +86,8 @@ def load(
     check(config)
     longer = config.positions == MAX_POSITIONS  # a longer table is cut to what plans have
     names = FAMILIES[family_of(config)].names(config)
+    if adapter and adapter.flag("fan_in_fan_out", False) != bool(names.transposed):
+        adapter.refuse("fan_in_fan_out", "the base's matrices lie the other way, as of GPT-2 alone they do")
     tensors = read_tensors(stored, names, tensor_shapes(config), longer=longer)
     tokenizer = read_tokenizer(path, config.vocab) if embeddings and config.image is None else None
     checkpoint = from_tensors(

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from test_decoder_folders import GPT2, written
 from test_families import answer_of, folder_of
+from tiny_decoders import POSITIONS, WORDS, gpt2
 
 from tacita.checkpoint import load
 from tacita.errors import CheckpointError
@@ -32,6 +34,29 @@ def adapter(name: str, place: Path, **changes: Any) -> Path:
     fields |= {"base_model_name_or_path": str(base), **changes}
     (folder / "adapter_config.json").write_text(json.dumps(fields))
     return folder
+
+
+def test_an_adapter_of_square_matrices_says_how_they_lie(tmp_path: Path) -> None:
+    """A product of the wrong orientation would have the right shape."""
+    base = tmp_path / "base"
+    base.mkdir()
+    written(gpt2(), base, GPT2, {WORDS: "wte.weight", POSITIONS: "wpe.weight"}, "transformer.")
+    folder, name = tmp_path / "adapter", "transformer.h.0.attn.c_proj"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    parts = {"A": rng.normal(size=(2, 24)), "B": rng.normal(size=(24, 2))}
+    save_file(
+        {f"base_model.model.{name}.lora_{part}.weight": each for part, each in parts.items()},
+        folder / "adapter_model.safetensors",
+    )
+    fields = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "base_model_name_or_path": str(base)}
+    (folder / "adapter_config.json").write_text(json.dumps(fields | {"fan_in_fan_out": True}))
+    tensor = "h.0.attn.c_proj.weight"
+    added = load(folder).tensors[tensor] - load(base).tensors[tensor]
+    assert np.allclose(added, parts["B"] @ parts["A"])
+    (folder / "adapter_config.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match="fan_in_fan_out is None"):
+        load(folder)
 
 
 def with_tensors(folder: Path, **changes: np.ndarray | None) -> Path:
@@ -91,7 +116,7 @@ def test_a_merge_by_hand(tmp_path: Path) -> None:
         ({"alpha_pattern": {"(a+)+": 2}}, "alpha_pattern is"),
         ({"alpha_pattern": {"k_proj": "5"}}, "k_proj is '5'"),
         ({"rank_pattern": [2]}, "rank_pattern is"),
-        ({"fan_in_fan_out": True}, "of rank"),
+        ({"fan_in_fan_out": True}, "fan_in_fan_out is True"),
     ],
 )
 def test_settings_that_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -183,35 +183,43 @@ CONTROL, OWN = 3, 4  # types of tokens that are not made of pieces
 LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-# how a text is cut before its pieces are joined, by llama.cpp's names; "" for GPT-2's own way
+# how a text is cut before its pieces are joined, by llama.cpp's names; "" for GPT-2's own way. "default",
+# for which an absent field stands, is what llama.cpp does where it does not know the model, and not read
 CUTS = {
     "gpt-2": "",
-    "default": "",
     "smollm": "",
     "llama-bpe": rf"{SHORT}|{LETTERS}|\p{{N}}{{1,3}}|{SPACES}",
     "qwen2": rf"{SHORT}|{LETTERS}|\p{{N}}|{SPACES}",
 }
 SINGLE_DIGITS = ("smollm",)
+LLAMA_3, COMPOSED = "llama-bpe", ("qwen2",)  # composed: letters and their accents are one sign each
 
 
 def tokenizer_of(header: Header) -> Tokenizer:
     """Builds the tokenizer of a file. Errors: CheckpointError for another kind of tokenizer, an unknown way
     of cutting, a damaged table."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
     fields = header.fields
     if (kind := fields.get(f"{AT}model")) != "gpt2":
         raise _gguf_error(header, "model", kind, f"byte-level BPE alone is read; {BESIDE}")
     pieces, types = _pieces(header)
     ids = {piece: i for i, piece in enumerate(pieces)}
-    joined = fields.get(f"{AT}pre") == "llama-bpe"  # a word that is a piece is not put together
-    tokenizer = Tokenizer(models.BPE(ids, _gguf_merges(header, ids), ignore_merges=joined))
-    tokenizer.pre_tokenizer, tokenizer.decoder = _cut(header), decoders.ByteLevel()
+    way = fields.get(f"{AT}pre", "default")
+    newer = (
+        way == LLAMA_3
+    )  # a word that is a piece is not put together; files need not mention the first token
+    tokenizer = Tokenizer(models.BPE(ids, _gguf_merges(header, ids), ignore_merges=newer))
+    tokenizer.pre_tokenizer, tokenizer.decoder = _cut(header, way), decoders.ByteLevel()
+    if way in COMPOSED:
+        tokenizer.normalizer = normalizers.NFC()
     special = [piece for piece, type_ in zip(pieces, types, strict=True) if type_ == CONTROL]
     tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in special])
     own = [piece for piece, type_ in zip(pieces, types, strict=True) if type_ == OWN]
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in own])
-    if fields.get(f"{AT}add_bos_token", False):
+    if fields.get(f"{AT}add_eos_token", False):
+        raise _gguf_error(header, "add_eos_token", fields[f"{AT}add_eos_token"], BESIDE)
+    if fields.get(f"{AT}add_bos_token", newer):
         tokenizer.post_processor = _bos_template(header, pieces)
     return tokenizer
 
@@ -237,11 +245,10 @@ def _gguf_merges(header: Header, ids: dict[str, int]) -> list[tuple[str, str]]:
     return _pairs(lines, ids, lambda number: _gguf_error(header, f"merges[{number}]", what, BESIDE))
 
 
-def _cut(header: Header) -> Any:
+def _cut(header: Header, way: object) -> Any:
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
-    way = header.fields.get(f"{AT}pre", "default")
     if not isinstance(way, str) or way not in CUTS:
         raise _gguf_error(header, "pre", way, f"known are {', '.join(CUTS)}; {BESIDE}")
     if way in SINGLE_DIGITS:

@@ -17,8 +17,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import tacita
 from bench.models import smollm2
 from tacita.checkpoint import Checkpoint, load
-from tacita.checkpoint.gguf import OF_LAYER, read_header
+from tacita.checkpoint.gguf import OF_LAYER, Header, read_header
 from tacita.checkpoint.gguf import WHOLE as OUTSIDE
+from tacita.checkpoint.vocabulary import tokenizer_of
 from tacita.errors import CheckpointError
 from tacita.texts.embedding import stored_tensor
 
@@ -176,6 +177,51 @@ def test_its_tokenizer_cuts_as_the_library_does(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(beside.to_str())
     own = load(path).tokenizer
     assert own is not None and own.encode("ab").tokens == ["Ġ", "a", "b"]
+
+
+def tokenizer_with(**fields: Any) -> Tokenizer:
+    said = {
+        "model": "gpt2",
+        "pre": "smollm",
+        "tokens": PIECES,
+        "token_type": TYPES,
+        "merges": MERGES,
+    } | fields
+    named = {f"tokenizer.ggml.{name}": value for name, value in said.items() if value is not None}
+    return tokenizer_of(Header(Path("tiny.gguf"), named, {}))
+
+
+def test_a_llama_3_begins_although_its_file_does_not_mention_it() -> None:
+    """As llama.cpp has it: converters write `add_bos_token` only where the model's own files have it."""
+    for pre, said, begun in (
+        ("llama-bpe", None, True),
+        ("llama-bpe", False, False),
+        ("smollm", None, False),
+        ("smollm", True, True),
+    ):
+        ids = tokenizer_with(pre=pre, add_bos_token=said, bos_token_id=0).encode("ab").ids
+        assert ids == [*([0] if begun else []), PIECES.index("ab")]
+
+
+def test_a_text_is_composed_as_qwens_tokenizer_composes_it() -> None:
+    apart, composed = "e\u0301", "\u00e9"
+    ids = {pre: tokenizer_with(pre=pre).encode(apart).ids for pre in ("qwen2", "smollm")}
+    assert ids["qwen2"] == tokenizer_with().encode(composed).ids != ids["smollm"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"pre": None}, "pre is 'default'"),
+        ({"pre": "default"}, "pre is 'default'"),
+        ({"add_eos_token": True}, "add_eos_token is True"),
+        ({"model": "llama"}, "model is 'llama'"),
+    ],
+)
+def test_tokenizers_that_are_not_known_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        tokenizer_with(**fields)
+    assert "tokenizer.json" in caught.value.hint
 
 
 def test_text_is_generated_from_a_file(tmp_path: Path) -> None:

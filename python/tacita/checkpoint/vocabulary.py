@@ -42,7 +42,88 @@ def read_tokenizer(folder: Path, vocab: int) -> Tokenizer:
         return parse_tokenizer(_word_pieces(folder).to_str(), vocab, str(folder / "vocab.txt"))
     if not whole.is_file() and (folder / "merges.txt").is_file():
         return parse_tokenizer(_byte_pairs(folder).to_str(), vocab, str(folder / "vocab.json"))
-    return parse_tokenizer(_text(whole), vocab, str(whole))
+    return _with_options(parse_tokenizer(_text(whole), vocab, str(whole)), folder)
+
+
+# Classes of tokenizers whose older files are read, without "Tokenizer" and "Fast"; others have files of the
+# same names and cut texts in another way, as BertJapanese and Herbert.
+
+OF_PIECES = ("Bert", "DistilBert", "Electra", "MPNet", "DPRContextEncoder", "DPRQuestionEncoder")
+OF_BYTES = ("Roberta", "Longformer", "Bart")
+BEGUN = {"Llama": ("<s>", "</s>"), "CodeLlama": ("<s>", "</s>"), "Gemma": ("<bos>", "<eos>")}
+NORMALISATION = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+REWRITE = "make tokenizer.json: AutoTokenizer.from_pretrained(...).save_pretrained(...) of transformers"
+
+
+def _class_of(folder: Path, options: Fields) -> str | None:
+    """The class of the folder's tokenizer, as transformers chooses it; None where no file mentions one."""
+    config = folder / "config.json"
+    stated = options.data.get("tokenizer_class")
+    if stated is None and config.is_file():
+        stated = read_json(config).get("tokenizer_class")
+    return None if stated is None else str(stated).removesuffix("Fast").removesuffix("Tokenizer")
+
+
+def _require_class(folder: Path, options: Fields, known: Sequence[str]) -> None:
+    """Raises CheckpointError for a tokenizer of another class, and for one that brings tokens of its own."""
+    if (kind := _class_of(folder, options)) is not None and kind not in known:
+        raise CheckpointError(f"{folder}: files of a tokenizer of class {kind!r:.80}", hint=REWRITE)
+    for name in ("word_tokenizer_type", "subword_tokenizer_type"):
+        options.only(name, None)
+
+
+def _require_no_more(folder: Path, options: Fields, ids: Mapping[str, int]) -> None:
+    """Raises CheckpointError for tokens beside the vocabulary, as people add them before they train."""
+    beside = folder / "added_tokens.json"
+    added = dict(read_json(beside)) if beside.is_file() else {}
+    listed = options.part("added_tokens_decoder")
+    added |= {str(_content(token)): number for number, token in (listed.data if listed else {}).items()}
+    for word, number in added.items():
+        if word not in ids or str(ids[word]) != str(number):
+            raise CheckpointError(f"{folder}: token {word!r:.40} is added as {number!s:.20}", hint=REWRITE)
+
+
+def _with_options(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
+    """Applies what tokenizer_config.json says in another way than tokenizer.json, as transformers does where
+    the class of the tokenizer takes it."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    options = _options(folder)
+    kind, pieces, signs = _class_of(folder, options), tokenizer.normalizer, tokenizer.pre_tokenizer
+    if isinstance(pieces, normalizers.BertNormalizer) and kind in (None, *OF_PIECES):
+        for name, theirs in NORMALISATION.items():
+            if options.data.get(name) is not None:
+                setattr(pieces, theirs, options.flag(name, True))
+        tokenizer.normalizer = pieces
+    if isinstance(signs, pre_tokenizers.ByteLevel) and options.data.get("add_prefix_space") is not None:
+        signs.add_prefix_space = options.flag("add_prefix_space", False)
+        tokenizer.pre_tokenizer = signs
+    if kind in BEGUN and not {"add_bos_token", "add_eos_token"}.isdisjoint(options.data):
+        tokenizer.post_processor = _begin_and_end(tokenizer, options, BEGUN[kind])
+    return tokenizer
+
+
+def _begin_and_end(tokenizer: Tokenizer, options: Fields, defaults: tuple[str, str]) -> Any:
+    """What LlamaTokenizer and its like put around every text."""
+    from tokenizers.processors import TemplateProcessing
+
+    names, flags = ("bos_token", "eos_token"), (("add_bos_token", True), ("add_eos_token", False))
+    words = [_content(options.data.get(name)) or word for name, word in zip(names, defaults, strict=True)]
+    around = [[word] if options.flag(*flag) else [] for word, flag in zip(words, flags, strict=True)]
+    ids = {word: tokenizer.token_to_id(word) for (word,) in filter(None, around)}
+    if None in ids.values():
+        what = f"{options.path}: {[*ids]!s:.80} around texts are not in the vocabulary"
+        raise CheckpointError(what, hint="files of two models?")
+    (begin, end), quoted = around, list(ids.items())
+    return TemplateProcessing(
+        single=[*begin, "$A", *end],
+        pair=[*begin, "$A", *end, *(f"{word}:1" for word in begin), "$B:1", *(f"{word}:1" for word in end)],
+        special_tokens=quoted,
+    )
 
 
 def _word_pieces(folder: Path) -> Tokenizer:
@@ -51,8 +132,9 @@ def _word_pieces(folder: Path) -> Tokenizer:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     options = _options(folder)
-    pieces = _lines(folder / "vocab.txt")
-    ids = {piece: number for number, piece in enumerate(pieces)}
+    _require_class(folder, options, OF_PIECES)
+    ids = {piece: number for number, piece in enumerate(_lines(folder / "vocab.txt"))}
+    _require_no_more(folder, options, ids)
     unknown, first, last = (_special(options, name, ids, PIECES) for name in ADDED)
     lower = options.flag("do_lower_case", True)
     accents = options.flag("strip_accents", lower) if options.data.get("strip_accents") is not None else None
@@ -74,6 +156,8 @@ def _byte_pairs(folder: Path) -> Tokenizer:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     options, ids = _options(folder), _vocabulary(folder / "vocab.json")
+    _require_class(folder, options, OF_BYTES)
+    _require_no_more(folder, options, ids)
     _, first, last = (_special(options, name, ids, BYTES) for name in ADDED)
     prefix = options.flag("add_prefix_space", False)
     tokenizer = Tokenizer(models.BPE(ids, _merges(folder / "merges.txt", ids)))
@@ -125,7 +209,7 @@ def _pairs(
 
 def _options(folder: Path) -> Fields:
     path = folder / OPTIONS
-    return Fields(path, read_json(path) if path.is_file() else {})
+    return Fields(path, read_json(path, MAX_TOKENIZER_BYTES) if path.is_file() else {})
 
 
 def _special(options: Fields, name: str, ids: dict[str, int], defaults: dict[str, str]) -> str:

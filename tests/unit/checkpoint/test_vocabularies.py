@@ -89,6 +89,88 @@ def test_tokenizer_json_goes_before_the_others(tmp_path: Path) -> None:
     assert pieces(read_tokenizer(tmp_path, len(PIECES)), "un") == ["[CLS]", "un", "[SEP]"]
 
 
+@pytest.mark.parametrize("made", ["BertJapaneseTokenizer", "HerbertTokenizerFast", "PhobertTokenizer"])
+def test_files_of_other_tokenizers_are_refused(tmp_path: Path, made: str) -> None:
+    """They are called as BERT's and RoBERTa's are."""
+    for folder in (word_pieces(tmp_path), byte_pairs(tmp_path)):
+        (folder / "tokenizer_config.json").write_text("{}")
+        (folder / "config.json").write_text(json.dumps({"tokenizer_class": made}))
+        with pytest.raises(CheckpointError, match="of a tokenizer of class") as caught:
+            read_tokenizer(folder, 64)
+        assert "save_pretrained" in caught.value.hint
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": made}))
+        (folder / "config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+        with pytest.raises(CheckpointError, match="of a tokenizer of class"):
+            read_tokenizer(folder, 64)
+        (folder / "vocab.txt").unlink(missing_ok=True)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="word_tokenizer_type is 'mecab'"):
+        read_tokenizer(word_pieces(tmp_path, word_tokenizer_type="mecab"), 64)
+    made_by_bert = word_pieces(tmp_path, tokenizer_class="BertTokenizerFast")
+    assert pieces(read_tokenizer(made_by_bert, 64), "un") == ["[CLS]", "un", "[SEP]"]
+
+
+def test_tokens_beside_a_vocabulary_are_refused(tmp_path: Path) -> None:
+    listed = {"2": {"content": "[CLS]", "special": True}}
+    read_tokenizer(word_pieces(tmp_path, added_tokens_decoder=listed), 64)
+    listed[str(len(PIECES))] = {"content": "<user>", "special": False}
+    with pytest.raises(CheckpointError, match="'<user>' is added as 12"):
+        read_tokenizer(word_pieces(tmp_path, added_tokens_decoder=listed), 64)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<link>": len(PIECES)}))
+    with pytest.raises(CheckpointError, match="'<link>' is added as 12"):
+        read_tokenizer(word_pieces(tmp_path), 64)
+
+
+def test_options_go_before_tokenizer_json_as_in_transformers(tmp_path: Path) -> None:
+    made = read_tokenizer(word_pieces(tmp_path), len(PIECES))
+    made.save(str(tmp_path / "tokenizer.json"))
+    options: dict[str, Any] = {
+        "do_lower_case": False,
+        "strip_accents": None,
+        "tokenizer_class": "BertTokenizer",
+    }
+    cased = read_tokenizer(word_pieces(tmp_path, **options), len(PIECES))
+    assert pieces(cased, "Café UN") == ["[CLS]", "Caf", "##é", "[UNK]", "[SEP]"]
+    kept = read_tokenizer(word_pieces(tmp_path, strip_accents=False), len(PIECES))
+    assert pieces(kept, "Café") == ["[CLS]", "caf", "##é", "[SEP]"]
+    options["tokenizer_class"] = "PreTrainedTokenizerFast"  # which takes tokenizer.json as it is
+    lower = read_tokenizer(word_pieces(tmp_path, **options), len(PIECES))
+    assert pieces(lower, "Café UN") == ["[CLS]", "caf", "##e", "un", "[SEP]"]
+    signs = tmp_path / "signs"
+    signs.mkdir()
+    read_tokenizer(byte_pairs(signs), 64).save(str(signs / "tokenizer.json"))
+    (signs / "tokenizer_config.json").write_text(json.dumps({"add_prefix_space": True}))
+    assert pieces(read_tokenizer(signs, 64), "a")[1:-1] == ["Ġa"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"tokenizer_class": "LlamaTokenizer"}, ["<s>", "a", "</s>"]),
+        ({"tokenizer_class": "LlamaTokenizer", "add_bos_token": True}, ["<s>", "a"]),
+        ({"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": False}, ["a"]),
+        ({"tokenizer_class": "LlamaTokenizer", "add_eos_token": True}, ["<s>", "a", "</s>"]),
+        ({"tokenizer_class": "GemmaTokenizer", "add_eos_token": True, "bos_token": "b"}, None),
+        ({"tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": False}, ["<s>", "a", "</s>"]),
+    ],
+)
+def test_what_stands_around_a_text_of_llama(
+    tmp_path: Path, options: dict[str, Any], expected: list[str] | None
+) -> None:
+    read_tokenizer(byte_pairs(tmp_path), 64).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
+    if expected is None:
+        with pytest.raises(CheckpointError, match=r"'<eos>'\] around texts are not in the vocabulary"):
+            read_tokenizer(tmp_path, 64)
+        return
+    made = read_tokenizer(tmp_path, 64)
+    assert pieces(made, "a") == expected
+    begin, end = (expected[:1] == ["<s>"]), (expected[-1] == "</s>")
+    if "Llama" in options["tokenizer_class"] and len(options) > 1:
+        second = [*["<s>"] * begin, "b", *["</s>"] * end]
+        assert pieces(made, "a", "b") == expected + second and made.encode("a", "b").type_ids[-1] == 1
+
+
 def test_bad_vocabularies_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: no such file"):
         read_tokenizer(tmp_path, 12)

@@ -153,6 +153,8 @@ def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
         del described["embedding_norm"]
     if not config.normalise:
         del described["normalise"]
+    if config.image and not config.image.square:
+        del described["image"]["square"]
     for each in fields(config):
         if omitted(each, getattr(config, each.name)):
             del described[each.name]

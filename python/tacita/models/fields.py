@@ -238,6 +238,7 @@ class Fields:
 
 NAME = "preprocessor_config.json"
 RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+SHORTER = ("Bit", "CLIP")  # classes of processors to which a number is the shorter side; to others it is both
 
 
 def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
@@ -251,7 +252,8 @@ def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
     other = f.beside(NAME)
     if other is None:
         return image
-    return _read_preparation(other, _with_prepared_size(other, image) if any_size else image)
+    prepared = _read_preparation(other, _with_prepared_size(other, image) if any_size else image)
+    return replace(prepared, square=prepared.shortest > 0 and _scales_both(other, any_size))
 
 
 def _with_prepared_size(f: Fields, image: ImageConfig) -> ImageConfig:
@@ -267,6 +269,7 @@ def _read_preparation(f: Fields, image: ImageConfig) -> ImageConfig:
     """Returns the configuration with what the preprocessor's file says."""
     for name in ("do_resize", "do_rescale", "do_normalize"):
         f.only(name, True)
+    f.only("crop_pct", None)
     if not abs(f.number("rescale_factor", 1 / 255, 0.0, 1.0) - 1 / 255) < 1e-9:
         f.refuse("rescale_factor", "only 1/255 is supported")
     shortest = 0
@@ -282,6 +285,16 @@ def _read_preparation(f: Fields, image: ImageConfig) -> ImageConfig:
     means = f.numbers("image_mean", image.mean, -10.0, 10.0)
     spreads = f.numbers("image_std", image.spread, 1e-3, 10.0)
     return replace(image, mean=means, spread=spreads, shortest=shortest, resample=RESAMPLE[number])
+
+
+def _scales_both(f: Fields, shorter: bool) -> bool:
+    """Whether an image that is cut afterwards is scaled to a square, as DeiT's are. shorter: what a number is
+    where no class of the processor is mentioned."""
+    size = f.data.get("size")
+    if isinstance(size, dict):
+        return "shortest_edge" not in size
+    made = f.data.get("image_processor_type") or f.data.get("feature_extractor_type")
+    return not (str(made).startswith(SHORTER) if made else shorter)
 
 
 def _side(f: Fields, field: str, default: int) -> int:

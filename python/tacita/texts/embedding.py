@@ -27,8 +27,7 @@ MAX_PIXELS, MAX_DOCUMENTS = 4096, 1 << 16  # a side of an image; documents that 
 MAX_STATED = 1 << 20  # positions that a model states; only the first MAX_POSITIONS are kept
 
 
-# What a client needs of a model to embed a text, and the shapes of its tables. A checkpoint is a front
-# too.
+# What a client needs of a model to embed a text, and the shapes of its tables. A checkpoint has it, too.
 
 Array = NDArray[np.float64]
 WORDS = "embeddings.word_embeddings.weight"  # the table that a hidden embedding looks words up in
@@ -44,10 +43,10 @@ RESAMPLE = ("bilinear", "bicubic")
 class ImageConfig:
     """What a client makes of an image: tokens (see `texts.images`).
 
-    size: pixels a side that the model takes, cut into squares of `patch` pixels. shortest: the shorter side
-    is scaled to this before the middle is cut out; 0 where the image is squeezed to the size at once.
-    resample: "bilinear" or "bicubic". mean, spread: of each colour, after division by 255. extra: tokens
-    before the patches: [CLS], and DeiT's for distillation.
+    size: pixels a side that the model takes, cut into squares of `patch` pixels. extra: tokens before the
+    patches: [CLS], and DeiT's for distillation. mean, spread: of each colour, after division by 255.
+    shortest: the shorter side, if `square` both, is scaled to this before the middle is cut out; 0 where the
+    image is squeezed to the size at once. resample: "bilinear" or "bicubic".
     """
 
     size: int
@@ -57,6 +56,7 @@ class ImageConfig:
     spread: tuple[float, ...] = (0.5, 0.5, 0.5)
     shortest: int = 0
     resample: str = "bilinear"
+    square: bool = field(default=False, metadata=AT_DEFAULT)
 
     @property
     def tokens(self) -> int:

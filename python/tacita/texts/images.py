@@ -67,7 +67,9 @@ def pixels(image: Image, config: ImageConfig) -> Array:
     """Returns pixels (3, size, size), shifted and divided by colour."""
     size = config.size
     if config.shortest:
-        image = _crop(_resize(image, _scaled_size(image.size, config.shortest), config), size)
+        square = (config.shortest, config.shortest)
+        scaled = square if config.square else _scaled_size(image.size, config.shortest)
+        image = _crop(_resize(image, scaled, config), size)
     else:
         image = _resize(image, (size, size), config)
     values = np.moveaxis(np.asarray(image, np.float64) / 255.0, -1, 0)

@@ -69,6 +69,37 @@ def test_the_middle_is_cut_out() -> None:
     assert (values == 1.0).all()
 
 
+def test_both_sides_are_scaled_before_the_middle_is_cut_out(tmp_path: Path) -> None:
+    """As DeiT's processor does: a wide image loses none of its height, and is squeezed."""
+    image_module = pytest.importorskip("PIL.Image")
+    config = config_of(tmp_path, {"size": {"height": 16, "width": 16}})
+    assert config == replace(config_of(tmp_path, {}), square=True)
+    image = image_module.fromarray(np.random.default_rng(0).integers(0, 255, (20, 60, 3), np.uint8))
+    squeezed = image.resize((16, 16), resample=image_module.Resampling.BICUBIC).crop((2, 2, 14, 14))
+    wanted = (np.asarray(squeezed) / 255.0 - config.mean) / config.spread
+    assert np.allclose(pixels(image, config), np.moveaxis(wanted, -1, 0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "square"),
+    [
+        ({}, False),
+        ({"size": 16}, True),
+        ({"size": 16, "feature_extractor_type": "DeiTFeatureExtractor"}, True),
+        ({"size": 16, "image_processor_type": "BitImageProcessor"}, False),
+        ({"do_center_crop": False, "size": 12}, False),
+    ],
+)
+def test_a_number_of_pixels_is_what_the_processors_class_makes_of_it(
+    tmp_path: Path, changes: dict[str, Any], square: bool
+) -> None:
+    assert config_of(tmp_path, changes).square == square
+
+
+def test_images_leave_the_hash_of_older_checkpoints(tmp_path: Path) -> None:
+    assert load(folder_of("vit-class", tmp_path)).sha256.startswith("539fabba195e8049")
+
+
 def test_files_become_hidden_states_as_a_plan_takes_them(tmp_path: Path) -> None:
     image_module = pytest.importorskip("PIL.Image")
     model = load(folder_of("vit-class", tmp_path))
@@ -122,6 +153,7 @@ def test_the_preprocessors_file_is_read(tmp_path: Path) -> None:
         ({"do_center_crop": False}, "size is"),
         ({"size": {"height": 16, "width": 12}}, "size is"),
         ({"resample": 1}, "resample is 1"),
+        ({"crop_pct": 0.9}, "crop_pct is 0.9"),
         ({"image_mean": [0.5]}, "image_mean is"),
         ({"image_std": [0.5, 0.5, 0.0]}, "image_std is 0"),
     ],

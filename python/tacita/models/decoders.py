@@ -43,7 +43,10 @@ def check_decoder(m: DecoderConfig) -> None:
 
 
 def _ends(f: Fields) -> tuple[int, ...]:
-    """Reads the tokens that end a text: none, one, or several."""
+    """Reads the tokens that end a text: none, one, or several. What generation_config.json lists goes before
+    config.json, as chats end with a token of their own, which stands there alone."""
+    beside = f.beside("generation_config.json")
+    f = beside if beside and beside.data.get("eos_token_id") is not None else f
     value = f.data.get("eos_token_id")
     listed = value if isinstance(value, list) else [] if value is None else [value]
     if not all(type(token) is int and 0 <= token < MAX_VOCAB for token in listed) or len(listed) > MAX_ENDS:
@@ -121,6 +124,7 @@ GPT2 = Family(
 
 KINDS = ("llama", "mistral", "qwen2")
 WINDOWED = ("mistral", "phi3")  # whose sliding windows need no other field
+WINDOW = 4096  # of those whose field is absent: Phi-3's have none then
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ def _read_llama(
     return config(
         **sizes | {"positions": _positions(f, kind, sizes["positions"])},
         activation=f.activation("hidden_act", "silu"),
-        norm_eps=f.epsilon("rms_norm_eps", 1e-6),
+        norm_eps=f.epsilon("rms_norm_eps", 1e-5 if kind == "phi3" else 1e-6),
         embedding_norm=False,
         position_table=False,
         shared=_shared(f, sizes["heads"], key_heads),
@@ -190,9 +194,10 @@ def _refuse_others(f: Fields, layers: int) -> None:
 
 def _positions(f: Fields, kind: str, most: int) -> int:
     """No more than a sliding window of keys, inside which it hides nothing."""
-    if not f.flag("use_sliding_window", kind in WINDOWED) or f.data.get("sliding_window") is None:
+    absent = None if kind == "phi3" else WINDOW
+    if not f.flag("use_sliding_window", kind in WINDOWED) or f.data.get("sliding_window", absent) is None:
         return most
-    return min(most, f.integer("sliding_window", 1 << 20))
+    return min(most, f.integer("sliding_window", 1 << 20, absent))
 
 
 def _shared(f: Fields, heads: int, default: int) -> int:

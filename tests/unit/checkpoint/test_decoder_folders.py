@@ -145,6 +145,40 @@ def test_relatives_of_llama(tmp_path: Path) -> None:
     assert config_of(tmp_path, fields, rope_parameters=newer["rope_parameters"]).base == 50.0
 
 
+def test_a_window_that_no_field_mentions(tmp_path: Path) -> None:
+    """It is transformers' own, 4,096 tokens, where the kind of model has one."""
+    long = LLAMA | {"max_position_embeddings": 8192}
+    used = {"model_type": "qwen2", "use_sliding_window": True}
+    for changes, positions in (
+        ({"model_type": "mistral"}, 4096),
+        ({"model_type": "mistral", "sliding_window": None}, 8192),
+        ({"model_type": "mistral", "sliding_window": 5000}, 5000),
+        (used, 4096),
+        ({"model_type": "qwen2"}, 8192),
+        ({}, 8192),
+    ):
+        assert config_of(tmp_path, long, **changes).positions == positions, changes
+    fields = json.loads((FAMILIES / "phi3-next" / "config.json").read_text())
+    fields |= {"max_position_embeddings": 8192, "sliding_window": 2047}
+    assert config_of(tmp_path, fields).positions == 2047
+    del fields["sliding_window"], fields["rms_norm_eps"]
+    found = config_of(tmp_path, fields)
+    assert (found.positions, found.norm_eps) == (8192, 1e-5)
+
+
+def test_chats_end_as_their_generation_says(tmp_path: Path) -> None:
+    assert config_of(tmp_path, LLAMA, eos_token_id=7).ends == (7,)
+    beside = tmp_path / "generation_config.json"
+    beside.write_text(json.dumps({"eos_token_id": [7, 9]}))
+    assert config_of(tmp_path, LLAMA, eos_token_id=7).ends == (7, 9)
+    assert config_of(tmp_path, GPT2).ends == (7, 9)
+    beside.write_text(json.dumps({"temperature": 0.6}))
+    assert config_of(tmp_path, LLAMA, eos_token_id=7).ends == (7,)
+    beside.write_text(json.dumps({"eos_token_id": [7, -9]}))
+    with pytest.raises(CheckpointError, match=r"generation_config.json: eos_token_id is \[7, -9\]"):
+        config_of(tmp_path, LLAMA, eos_token_id=7)
+
+
 def test_positions_that_are_slowed_down(tmp_path: Path) -> None:
     """Heads of 4 features have two angles: one radian a token, and 1000^(-1/2) of it. The first turns five
     times in 32 tokens and is left as it is; the second turns a sixth of a time."""

@@ -175,12 +175,12 @@ def _texts_as_they_are(folder: Path) -> None:
             "default_prompt_name",
             "write the prompt before your texts yourself",
         ),
-        "sentence_bert_config.json": ("do_lower_case", "let the tokenizer do it (normalizer, lowercase)"),
-    }
+        "sentence_*_config.json": ("do_lower_case", "let the tokenizer do it (normalizer, lowercase)"),
+    }  # older ones are called by the model's type, as sentence_roberta_config.json
     for name, (field, instead) in changes.items():
-        path = folder / name
-        if path.is_file() and (value := read_json(path).get(field)):
-            raise CheckpointError(f"{path}: {field} is {value!r}", hint=f"remove the field and {instead}")
+        for path in sorted(folder.glob(name)):
+            if value := read_json(path).get(field):
+                raise CheckpointError(f"{path}: {field} is {value!r}", hint=f"remove the field and {instead}")
 
 
 # Sentences to calibrate on: a file of them, those that came with a model, or the package's.

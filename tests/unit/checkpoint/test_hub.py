@@ -119,6 +119,14 @@ def test_safetensors_come_first_and_a_pickle_is_taken_where_it_is_all_there_is()
         choose_files(NAME, dict.fromkeys([*kept, *many], 1))
 
 
+@pytest.mark.parametrize(
+    "name", ["generation_config.json", "added_tokens.json", "sentence_xlm-roberta_config.json"]
+)
+def test_files_that_change_what_a_model_means_are_fetched(name: str) -> None:
+    least = ["config.json", name, "model.safetensors"]
+    assert choose_files(NAME, dict.fromkeys([*least, f"other/{name}"], 1)) == least
+
+
 @pytest.mark.parametrize("text", ["name", "./org/name", "/org/name", "../x", "a/b/c", "org/name@", "org/-x"])
 def test_paths_are_no_names(text: str) -> None:
     assert parse_name(text) is None

@@ -35,9 +35,14 @@ MOST_RANK, MOST_ALPHA = 4096, 2.0**20
 
 def adapter_of(path: Path) -> Fields | None:
     """Returns the fields of an adapter's folder; None for another one. Raises CheckpointError."""
-    if not (path / ADAPTER).is_file() or (path / "config.json").is_file():
+    if not (path / ADAPTER).is_file():
         return None
     f = Fields(path / ADAPTER, read_json(path / ADAPTER))
+    if (path / "config.json").is_file():
+        raise CheckpointError(
+            f"{f.path}: an adapter beside config.json, the model of which is meant?",
+            hint="take adapter_config.json away for the model alone, or config.json for base and adapter",
+        )
     if f.data.get("peft_type") != "LORA":
         f.refuse("peft_type", "only LORA is supported")
     f.only("bias", "none")
@@ -81,6 +86,8 @@ class Adapted:
         if not all(np.isfinite(tensor).all() for tensor in ours.values()):
             raise self._error("numbers that are not finite")
         whole = {name for name, kind in ours if kind == "whole"}
+        if several := sorted(name for name in whole if wanted.count(name) > 1):
+            raise self._error(f"tensor {several[0]:.200} replaces one of several that the base's stands for")
         tensors = dict(self.base.read(name for name in wanted if name not in whole))
         for name in whole:
             tensors[name] = raw[self._parts[name, "whole"]]

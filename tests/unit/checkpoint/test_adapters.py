@@ -59,6 +59,32 @@ def test_an_adapter_of_square_matrices_says_how_they_lie(tmp_path: Path) -> None
         load(folder)
 
 
+def test_an_adapter_beside_a_model_is_refused(tmp_path: Path) -> None:
+    """transformers loads the base that the adapter names, and not the model."""
+    folder = folder_of("qwen3-next", tmp_path)
+    shutil.copy(DATA / "lora-qwen3" / "adapter_config.json", folder)
+    with pytest.raises(CheckpointError, match=r"an adapter beside config\.json"):
+        load(folder)
+
+
+def test_a_table_that_is_the_last_map_too_is_not_replaced(tmp_path: Path) -> None:
+    """An adapter replaces one of both, and the other stays as it was."""
+    base = tmp_path / "base"
+    base.mkdir()
+    model = gpt2()
+    written(model, base, GPT2, {WORDS: "wte.weight", POSITIONS: "wpe.weight"}, "transformer.")
+    folder, fields = tmp_path / "adapter", {"peft_type": "LORA", "modules_to_save": ["wte", "ln_f"]}
+    folder.mkdir()
+    fields |= {"base_model_name_or_path": str(base), "fan_in_fan_out": True}
+    (folder / "adapter_config.json").write_text(json.dumps(fields))
+    name, file = "base_model.model.transformer.{}.weight", folder / "adapter_model.safetensors"
+    save_file({name.format("ln_f"): np.full(24, 3.0)}, file)
+    assert (load(folder).tensors["ln_f.weight"] == np.full(24, 3.0)).all()
+    save_file({name.format("wte"): np.asarray(model.tensors[WORDS])}, file)
+    with pytest.raises(CheckpointError, match=r"transformer\.wte\.weight replaces one of several"):
+        load(folder)
+
+
 def with_tensors(folder: Path, **changes: np.ndarray | None) -> Path:
     file = folder / "adapter_model.safetensors"
     tensors = {**load_file(file), **{name: value for name, value in changes.items() if value is not None}}

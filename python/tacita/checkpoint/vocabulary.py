@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-OPTIONS = "tokenizer_config.json"
+OPTIONS, SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
 ADDED = ("unk_token", "cls_token", "sep_token")
 PIECES = dict(zip(ADDED, ("[UNK]", "[CLS]", "[SEP]"), strict=True))
 PIECES |= {"pad_token": "[PAD]", "mask_token": "[MASK]"}
@@ -82,6 +82,7 @@ def _require_no_more(folder: Path, options: Fields, ids: Mapping[str, int]) -> N
     added = dict(read_json(beside)) if beside.is_file() else {}
     listed = options.part("added_tokens_decoder")
     added |= {str(_content(token)): number for number, token in (listed.data if listed else {}).items()}
+    added = {word: ids.get(word, "a token of its own") for word in _more(options)} | added
     for word, number in added.items():
         if word not in ids or str(ids[word]) != str(number):
             raise CheckpointError(f"{folder}: token {word!r:.40} is added as {number!s:.20}", hint=REWRITE)
@@ -131,7 +132,7 @@ def _word_pieces(folder: Path) -> Tokenizer:
     MPNetTokenizer, which puts two separators between them, where the first token is RoBERTa's."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    options = _options(folder)
+    options = _options(folder, SPECIAL)
     _require_class(folder, options, OF_PIECES)
     ids = {piece: number for number, piece in enumerate(_lines(folder / "vocab.txt"))}
     _require_no_more(folder, options, ids)
@@ -155,7 +156,7 @@ def _byte_pairs(folder: Path) -> Tokenizer:
     """Builds RobertaTokenizer: <s> and </s> around the texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    options, ids = _options(folder), _vocabulary(folder / "vocab.json")
+    options, ids = _options(folder, SPECIAL), _vocabulary(folder / "vocab.json")
     _require_class(folder, options, OF_BYTES)
     _require_no_more(folder, options, ids)
     _, first, last = (_special(options, name, ids, BYTES) for name in ADDED)
@@ -207,9 +208,12 @@ def _pairs(
     return [(left, right) for left, right in pairs]
 
 
-def _options(folder: Path) -> Fields:
-    path = folder / OPTIONS
-    return Fields(path, read_json(path, MAX_TOKENIZER_BYTES) if path.is_file() else {})
+def _options(folder: Path, *before: str) -> Fields:
+    """Returns the options of a tokenizer; what the other files say counts where the first is silent."""
+    options: dict[str, Any] = {}
+    for path in (folder / name for name in (*before, OPTIONS)):
+        options |= read_json(path, MAX_TOKENIZER_BYTES) if path.is_file() else {}
+    return Fields(folder / OPTIONS, options)
 
 
 def _special(options: Fields, name: str, ids: dict[str, int], defaults: dict[str, str]) -> str:
@@ -238,10 +242,19 @@ def _with_special(
     contents = {name: _content(options.data.get(name, default)) for name, default in defaults.items()}
     words = {name: word for name, word in contents.items() if isinstance(word, str) and word in ids}
     spaced = words.get("cls_token") == BYTES["cls_token"]
+    words |= {word: word for word in _more(options)}
     tokenizer.add_special_tokens(
         [AddedToken(word, lstrip=spaced and name == "mask_token") for name, word in words.items()]
     )
     return tokenizer
+
+
+def _more(options: Fields) -> list[str]:
+    """Lists special tokens beside those that all tokenizers have, such as markers of entities."""
+    more = options.data.get("additional_special_tokens") or []
+    if not isinstance(more, list) or not all(isinstance(_content(word), str) for word in more):
+        options.refuse("additional_special_tokens", "it must be a list of tokens")
+    return [_content(word) for word in more]
 
 
 def _content(value: Any) -> Any:

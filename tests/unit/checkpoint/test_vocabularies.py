@@ -121,6 +121,20 @@ def test_tokens_beside_a_vocabulary_are_refused(tmp_path: Path) -> None:
         read_tokenizer(word_pieces(tmp_path), 64)
 
 
+def test_markers_that_people_name_are_one_token_each(tmp_path: Path) -> None:
+    folder, marker = word_pieces(tmp_path), "[unused1]"
+    (folder / "vocab.txt").write_text("\n".join([*PIECES, marker]), encoding="utf-8")
+    assert marker not in pieces(read_tokenizer(folder, 64), f"un {marker}")
+    (folder / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": [marker]}))
+    assert pieces(read_tokenizer(folder, 64), f"un {marker}") == ["[CLS]", "un", marker, "[SEP]"]
+    word_pieces(tmp_path, additional_special_tokens=[{"content": "[E1]"}])
+    with pytest.raises(CheckpointError, match=r"'\[E1\]' is added as a token of its own"):
+        read_tokenizer(folder, 64)
+    word_pieces(tmp_path, additional_special_tokens="[E1]")
+    with pytest.raises(CheckpointError, match="additional_special_tokens is"):
+        read_tokenizer(folder, 64)
+
+
 def test_options_go_before_tokenizer_json_as_in_transformers(tmp_path: Path) -> None:
     made = read_tokenizer(word_pieces(tmp_path), len(PIECES))
     made.save(str(tmp_path / "tokenizer.json"))

@@ -15,7 +15,7 @@ from typing import Any
 from tacita.checkpoint.gguf import fields_of, gguf_of
 from tacita.checkpoint.texts import MODULES, Sentences, read_sentences
 from tacita.errors import CheckpointError
-from tacita.models.config import EVERY_TOKEN, LAST, LATEST
+from tacita.models.config import EVERY_TOKEN, LAST, LATEST, Names
 from tacita.models.fields import Fields, read_json
 from tacita.models.layers import CLASS, MODEL, Family
 from tacita.models.registry import FAMILIES, Config, named
@@ -42,6 +42,8 @@ def read_config(
     if head == WORDS and pooling != EVERY_TOKEN and (pooling is not None or (folder / MODULES).is_file()):
         head = MODEL  # an encoder that was trained on words, asked for vectors
     config: Any = family.read(fields, embeddings=embeddings, **_answer(fields, head))
+    if head == WORDS and fields.data.get("tie_word_embeddings") is False:
+        _require_decoder(fields, family.names(config), stored())
     if head == CLASS:
         stated = family.pooling
         if family.pooling_stated:
@@ -50,6 +52,15 @@ def read_config(
     if head == MODEL:
         return _encoder(folder, config, pooling, family, stored)
     return _unpooled(folder, config, pooling)
+
+
+def _require_decoder(fields: Fields, names: Names, stored: Collection[str]) -> None:
+    """Refuses weights without the decoder of words, for which the table of words stands where they are
+    tied."""
+    own = replace(names, also={})
+    for name in names.also:
+        if name.endswith(".weight") and own.find(name, stored) is None:
+            fields.refuse("tie_word_embeddings", f"the weights lack {name}")
 
 
 def _family_and_head(fields: Fields) -> tuple[Family, str]:

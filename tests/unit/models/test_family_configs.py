@@ -127,6 +127,34 @@ def test_an_encoder_trained_on_words_gives_vectors_when_asked(tmp_path: Path) ->
             config_of(tmp_path, name, "pooler")
 
 
+DECODERS = {
+    "bert": "cls.predictions.decoder",
+    "roberta": "lm_head.decoder",
+    "distilbert": "vocab_projector",
+    "electra": "generator_lm_head",
+    "albert": "predictions.decoder",
+    "modernbert": "decoder",
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_that_is_not_tied_must_be_there(tmp_path: Path, name: str) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    folder, decoder = folder_of(f"{name}-words", tmp_path), f"{DECODERS[name]}.weight"
+    fields = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (folder / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match="tie_word_embeddings is False") as caught:
+        load(folder)
+    assert decoder in caught.value.hint
+    tensors = load_file(folder / "model.safetensors")
+    (table,) = (
+        tensors[key] for key in tensors if key.endswith(("word_embeddings.weight", "tok_embeddings.weight"))
+    )
+    save_file({**tensors, decoder: 2 * table}, folder / "model.safetensors")
+    assert np.array_equal(load(folder).tensors[decoder], 2.0 * table)
+
+
 def test_long_tables_and_deep_models_do_not_matter(tmp_path: Path) -> None:
     assert config_of(tmp_path, "roberta-class", max_position_embeddings=9001).positions == 8192
     assert config_of(tmp_path, "modernbert-class", max_position_embeddings=1 << 14).positions == 8192

@@ -312,6 +312,10 @@ def fields_of(file: GgufFile) -> Fields:
         if not theirs or config.get(theirs, value) != value:
             raise _error(where, f"{arch}.{name}", value, f"read are {', '.join(NAMES)}")
         config[theirs] = value
+    if "rms_norm_eps" not in config:
+        raise _error(
+            where, f"{arch}.attention.layer_norm_rms_epsilon", None, "a number, which files must have"
+        )
     words = header.get(TOKENS)
     config.setdefault("vocab_size", len(words) if isinstance(words, list) else None)
     config |= {"tie_word_embeddings": "lm_head.weight" not in file.names, "eos_token_id": header.get(END)}

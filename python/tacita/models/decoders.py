@@ -190,6 +190,8 @@ def _refuse_others(f: Fields, layers: int) -> None:
     f.only("pretraining_tp", 1)
     f.only("is_decoder", True)
     f.only("add_cross_attention", False)
+    f.only("is_causal", True)
+    f.only("use_bidirectional_attention", False)
 
 
 def _positions(f: Fields, kind: str, most: int) -> int:
@@ -305,7 +307,6 @@ class GemmaConfig(LlamaConfig):
 
 def _read_gemma(f: Fields, **answer: Any) -> GemmaConfig:
     f.name("hidden_activation", GATES, f.name("hidden_act", GATES, GATES[0]))
-    f.only("use_bidirectional_attention", False)
     m: GemmaConfig = _read_llama(f, GemmaConfig, ("gemma",), head_size=256, key_heads=16, tied=True, **answer)
     return replace(m, activation="gelu_tanh")
 

@@ -202,6 +202,8 @@ def test_positions_that_are_slowed_down(tmp_path: Path) -> None:
         ("gemma", {"hidden_act": "silu"}, "hidden_act is 'silu'"),
         ("gemma", {"hidden_activation": "relu"}, "hidden_activation is 'relu'"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("qwen3", {"is_causal": False}, "is_causal is False"),
+        ("qwen3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
         ("gemma", {"num_key_value_heads": None}, "num_key_value_heads is None"),
         ("qwen3", {"num_key_value_heads": 3}, "num_key_value_heads is 3"),
         ("qwen3", {"model_type": "llama"}, "model_type is 'llama'"),

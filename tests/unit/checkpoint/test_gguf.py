@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 import tacita
 from bench.models import smollm2
 from tacita.checkpoint import Checkpoint, load
-from tacita.checkpoint.gguf import OF_LAYER, Header, read_header
+from tacita.checkpoint.gguf import OF_LAYER, GgufFile, Header, fields_of, read_header
 from tacita.checkpoint.gguf import WHOLE as OUTSIDE
 from tacita.checkpoint.vocabulary import tokenizer_of
 from tacita.errors import CheckpointError
@@ -251,6 +251,18 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, fields: dict[str, Any], me
     with pytest.raises(CheckpointError, match=message) as caught:
         load(path)
     assert str(path) in str(caught.value) and caught.value.hint
+
+
+def test_a_file_without_an_epsilon_is_refused(tmp_path: Path) -> None:
+    file, name = (
+        GgufFile(write(tmp_path / "tiny.gguf", tiny(layers=1))),
+        "llama.attention.layer_norm_rms_epsilon",
+    )
+    fields = {key: value for key, value in file.header.fields.items() if key != name}
+    assert fields_of(file).data["rms_norm_eps"] == pytest.approx(1e-5)
+    vars(file)["header"] = replace(file.header, fields=fields)
+    with pytest.raises(CheckpointError, match="epsilon is None"):
+        fields_of(file)
 
 
 def test_unscaled_positions_may_be_said(tmp_path: Path) -> None:

@@ -253,7 +253,12 @@ def read_image(f: Fields, extra: int, *, any_size: bool = False) -> ImageConfig:
     if other is None:
         return image
     prepared = _read_preparation(other, _with_prepared_size(other, image) if any_size else image)
-    return replace(prepared, square=prepared.shortest > 0 and _scales_both(other, any_size))
+    both = _scales_both(other, any_size)
+    if not both and not prepared.shortest:
+        other.refuse(
+            "do_center_crop", "it must be true: one side alone is scaled, and the model takes squares"
+        )
+    return replace(prepared, square=both and prepared.shortest > 0)
 
 
 def _with_prepared_size(f: Fields, image: ImageConfig) -> ImageConfig:

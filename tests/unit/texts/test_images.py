@@ -154,6 +154,11 @@ def test_the_preprocessors_file_is_read(tmp_path: Path) -> None:
         ({"size": {"height": 16, "width": 12}}, "size is"),
         ({"resample": 1}, "resample is 1"),
         ({"crop_pct": 0.9}, "crop_pct is 0.9"),
+        ({"do_center_crop": False, "size": {"shortest_edge": 12}}, "do_center_crop is False"),
+        (
+            {"do_center_crop": False, "size": 12, "image_processor_type": "BitImageProcessor"},
+            "do_center_crop is False",
+        ),
         ({"image_mean": [0.5]}, "image_mean is"),
         ({"image_std": [0.5, 0.5, 0.0]}, "image_std is 0"),
     ],

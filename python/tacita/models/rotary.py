@@ -16,8 +16,11 @@ MOST_FACTOR = 1024.0  # by which angles are slowed down
 
 
 def base_of(f: Fields) -> float:
-    """Reads the base of the rotary positions; newer files keep it in a field of fields."""
+    """Reads the base of the rotary positions; newer files keep it in a field of fields. Refuses one for each
+    kind of layers."""
     of = f.part("rope_parameters") or f
+    if of is not f and any(isinstance(value, dict) for value in of.data.values()):
+        f.refuse("rope_parameters", "one base of all layers")
     return of.number("rope_theta", f.number("rope_theta", BASE, 1.0, MOST_BASE), 1.0, MOST_BASE)
 
 

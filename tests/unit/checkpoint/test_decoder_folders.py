@@ -202,6 +202,7 @@ def test_positions_that_are_slowed_down(tmp_path: Path) -> None:
         ("gemma", {"hidden_act": "silu"}, "hidden_act is 'silu'"),
         ("gemma", {"hidden_activation": "relu"}, "hidden_activation is 'relu'"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("qwen3", {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}}, "rope_parameters is"),
         ("qwen3", {"is_causal": False}, "is_causal is False"),
         ("qwen3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
         ("gemma", {"num_key_value_heads": None}, "num_key_value_heads is None"),

@@ -208,6 +208,7 @@ def _probabilities(logits: Array, inside: Array) -> Array:
 # word, and all of them are sent.
 
 CANDIDATES = 5  # candidates of a mask that are told
+SPACES = ("\u0120", "\u2581")  # of byte-level pieces, and of SentencePiece's
 
 
 @dataclass(frozen=True)
@@ -254,8 +255,8 @@ class Fill(Rows):
         """Returns the text with these pieces in place of their masks."""
         text = self.masked
         for mask, one in reversed(chosen):  # from the end, so that earlier places stay where they are
-            text = text[: mask.start] + one.label.removeprefix("##") + text[mask.end :]
-        return text
+            text = text[: mask.start] + _written(one.label) + text[mask.end :]
+        return text.removeprefix("" if self.masked.startswith(" ") else " ")
 
     @property
     def wording(self) -> str:
@@ -268,6 +269,12 @@ class Fill(Rows):
         shown = super().fields()
         del shown["masked"]
         return {**shown, "text": self.text}
+
+
+def _written(piece: str) -> str:
+    """Returns a piece as it stands in a text: some vocabularies have a sign for the space before it, which
+    such a mask takes along."""
+    return f" {piece[1:]}" if piece[:1] in SPACES else piece.removeprefix("##")
 
 
 def fill(answer: Rows, about: Tokens) -> Fill:

@@ -5,6 +5,7 @@ the meaning and with its noise or roundings, and between two parties for real.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tacita.errors import InputError
 from tacita.progress import Progress
 from tacita.texts.embed import Text, Tokens, embed, length_of, tokens_of
 from tacita.texts.inputs import Pair, windows
-from tacita.texts.spans import Extract, Fill, Tags, best_window
+from tacita.texts.spans import Candidate, Extract, Fill, Mask, Tags, best_window
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "the [MASK] is bad"]
 TOY: dict[str, Any] = {"tokens": 16, "scheme": "bumblebee", "texts": TEXTS}
@@ -112,6 +113,17 @@ def test_pipelines_answer_as_transformers_does() -> None:
     assert first["sequence"] == f"the {first['token_str'].removeprefix('##')} film"
     both = filler("a [MASK] and a [MASK]", top_k=1)
     assert [len(mask) for mask in both] == [1, 1]
+
+
+@pytest.mark.parametrize("space", ["\u0120", "\u2581"])
+def test_pieces_with_a_sign_for_their_space_are_written_with_a_space(space: str) -> None:
+    def filled(masked: str, *pieces: str) -> str:
+        places = [match.span() for match in re.finditer(" ?<mask>", masked)]
+        masks = [Mask(*at, (Candidate(piece, 1.0),)) for at, piece in zip(places, pieces, strict=True)]
+        return Fill(None, (), (), masks=tuple(masks), masked=masked).text
+
+    assert filled("a fine <mask>.", f"{space}film") == "a fine film."
+    assert filled("<mask> is un<mask>", f"{space}it", "able") == "it is unable"
 
 
 @pytest.mark.parametrize("verb", MODELS)

@@ -204,6 +204,7 @@ class SafetensorsFile:
 
 MAX_PICKLE_BYTES = 16 << 20
 MOST_ENTRIES = 100_000
+ORDER = "byteorder"  # an entry of torch 2.1 and later
 HINT = "save it again with torch.save of torch 1.6 or later, or convert it to model.safetensors"
 ITEMS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "BOOL": 1, "U8": 1}
 # what the library raises for archives that are damaged, encrypted or of kinds that it does not know
@@ -245,6 +246,9 @@ class TorchFile:
         try:
             with zipfile.ZipFile(self.path) as file:
                 data = self._content(file, "data.pkl", MAX_PICKLE_BYTES)
+                stated = any(info.filename.partition("/")[2] == ORDER for info in self._list(file))
+                if stated and self._content(file, ORDER, 16) != b"little":
+                    raise self._damage_error("its numbers have their upper bytes first")
         except DAMAGE as error:
             raise self._damage_error(f"{error!s:.80}") from None
         return described(data, str(self.path))

@@ -98,6 +98,16 @@ def test_a_tensor_is_read_by_offset_and_strides(tmp_path: Path) -> None:
     assert np.asarray(found).tolist() == [[1.0, 3.0], [2.0, 4.0]]
 
 
+def test_numbers_of_another_byte_order_are_refused(tmp_path: Path) -> None:
+    for order in ("little", "big"):
+        path = zipped(tmp_path / f"{order}.bin", tensor((6,), (1,)))
+        with zipfile.ZipFile(path, "a") as file:
+            file.writestr("archive/byteorder", order)
+    assert set(TorchFile(tmp_path / "little.bin").names) == {"w"}
+    with pytest.raises(CheckpointError, match="upper bytes first"):
+        _ = TorchFile(tmp_path / "big.bin").names
+
+
 def test_a_folder_with_torchs_file_is_the_same_model(folder: Path) -> None:
     expected, tensors = load(folder), load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()

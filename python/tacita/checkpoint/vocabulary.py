@@ -8,6 +8,7 @@ tokenizer_config.json.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,14 @@ def read_tokenizer(folder: Path, vocab: int) -> Tokenizer:
     whole = folder / "tokenizer.json"
     if file and not whole.is_file():
         return parse_tokenizer(tokenizer_of(file.header).to_str(), vocab, str(file.path))
-    if not whole.is_file() and (folder / "vocab.txt").is_file():
-        return parse_tokenizer(_word_pieces(folder).to_str(), vocab, str(folder / "vocab.txt"))
-    if not whole.is_file() and (folder / "merges.txt").is_file():
-        return parse_tokenizer(_byte_pairs(folder).to_str(), vocab, str(folder / "vocab.json"))
-    return _with_options(parse_tokenizer(_text(whole), vocab, str(whole)), folder)
+    older = next((name for name in ("vocab.txt", "merges.txt") if (folder / name).is_file()), None)
+    if whole.is_file() or older is None:
+        tokenizer = _with_options(parse_tokenizer(_text(whole), vocab, str(whole)), folder)
+    elif older == "vocab.txt":
+        tokenizer = parse_tokenizer(_word_pieces(folder).to_str(), vocab, str(folder / "vocab.txt"))
+    else:
+        tokenizer = parse_tokenizer(_byte_pairs(folder).to_str(), vocab, str(folder / "vocab.json"))
+    return tokenizer if _gives_types(folder) else _of_one_type(tokenizer)
 
 
 # Classes of tokenizers whose older files are read, without "Tokenizer" and "Fast"; others have files of the
@@ -51,11 +55,9 @@ def read_tokenizer(folder: Path, vocab: int) -> Tokenizer:
 OF_PIECES = ("Bert", "DistilBert", "Electra", "MPNet", "DPRContextEncoder", "DPRQuestionEncoder")
 OF_BYTES = ("Roberta", "Longformer", "Bart")
 BEGUN = {"Llama": ("<s>", "</s>"), "CodeLlama": ("<s>", "</s>"), "Gemma": ("<bos>", "<eos>")}
-NORMALISATION = {
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "handle_chinese_chars",
-}
+NORMALISATION = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
+NORMALISATION |= {"tokenize_chinese_chars": "handle_chinese_chars"}
+TYPED = re.compile(rb'"type_id":[1-9]\d*')
 REWRITE = "make tokenizer.json: AutoTokenizer.from_pretrained(...).save_pretrained(...) of transformers"
 
 
@@ -105,6 +107,30 @@ def _with_options(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
         tokenizer.pre_tokenizer = signs
     if kind in BEGUN and not {"add_bos_token", "add_eos_token"}.isdisjoint(options.data):
         tokenizer.post_processor = _begin_and_end(tokenizer, options, BEGUN[kind])
+    return tokenizer
+
+
+def _gives_types(folder: Path) -> bool:
+    """Whether the model is given the types of tokens, in the class's or the options' list of its inputs; one
+    that is not takes type 0 for all."""
+    options = _options(folder)
+    inputs = options.data.get("model_input_names")
+    usual = _class_of(folder, options) != "DistilBert"
+    return "token_type_ids" in inputs if isinstance(inputs, list) else usual
+
+
+def _of_one_type(tokenizer: Tokenizer) -> Tokenizer:
+    """Gives both texts of a pair type 0."""
+    from tokenizers import processors
+
+    around = tokenizer.post_processor
+    if isinstance(around, processors.BertProcessing):
+        first, last = around.cls, around.sep
+        one, two = [first[0], "$A", last[0]], [first[0], "$A", last[0], "$B", last[0]]
+        around = processors.TemplateProcessing(single=one, pair=two, special_tokens=[first, last])
+    elif around is not None and TYPED.search(state := around.__getstate__()):
+        around.__setstate__(TYPED.sub(b'"type_id":0', state))
+    tokenizer.post_processor = around
     return tokenizer
 
 

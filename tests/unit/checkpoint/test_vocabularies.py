@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 
 from tacita.checkpoint.vocabulary import read_tokenizer
 from tacita.errors import CheckpointError
@@ -133,6 +133,29 @@ def test_markers_that_people_name_are_one_token_each(tmp_path: Path) -> None:
     word_pieces(tmp_path, additional_special_tokens="[E1]")
     with pytest.raises(CheckpointError, match="additional_special_tokens is"):
         read_tokenizer(folder, 64)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("template", [False, True])
+def test_a_model_that_is_given_no_types_gets_none_of_a_pair(
+    tmp_path: Path, whole: bool, template: bool
+) -> None:
+    if whole:
+        made = read_tokenizer(word_pieces(tmp_path), 64)
+        if not template:
+            made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+        made.save(str(tmp_path / "tokenizer.json"))
+    inputs = ["input_ids", "attention_mask"]
+    for options, last in (
+        ({}, 1),
+        ({"model_input_names": [*inputs, "token_type_ids"]}, 1),
+        ({"model_input_names": inputs}, 0),
+        ({"tokenizer_class": "DistilBertTokenizerFast"}, 0),
+        ({"tokenizer_class": "BertTokenizer"}, 1),
+    ):
+        pair = read_tokenizer(word_pieces(tmp_path, **options), 64).encode("un", "caf")
+        assert pair.type_ids == [0, 0, 0, last, last], options
+        assert pair.tokens == ["[CLS]", "un", "[SEP]", "caf", "[SEP]"]
 
 
 def test_options_go_before_tokenizer_json_as_in_transformers(tmp_path: Path) -> None:

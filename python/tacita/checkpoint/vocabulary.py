@@ -71,7 +71,7 @@ def _class_of(folder: Path, options: Fields) -> str | None:
 
 
 def _require_class(folder: Path, options: Fields, known: Sequence[str]) -> None:
-    """Raises CheckpointError for a tokenizer of another class, and for one that brings tokens of its own."""
+    """Raises CheckpointError for a tokenizer of another class, or one that finds words in another way."""
     if (kind := _class_of(folder, options)) is not None and kind not in known:
         raise CheckpointError(f"{folder}: files of a tokenizer of class {kind!r:.80}", hint=REWRITE)
     for name in ("word_tokenizer_type", "subword_tokenizer_type"):
@@ -125,7 +125,8 @@ def _of_one_type(tokenizer: Tokenizer) -> Tokenizer:
 
     around = tokenizer.post_processor
     if isinstance(around, processors.BertProcessing):
-        first, last = around.cls, around.sep
+        state = json.loads(around.__getstate__())
+        first, last = tuple(state["cls"]), tuple(state["sep"])
         one, two = [first[0], "$A", last[0]], [first[0], "$A", last[0], "$B", last[0]]
         around = processors.TemplateProcessing(single=one, pair=two, special_tokens=[first, last])
     elif around is not None and TYPED.search(state := around.__getstate__()):
@@ -145,11 +146,11 @@ def _begin_and_end(tokenizer: Tokenizer, options: Fields, defaults: tuple[str, s
     if None in ids.values():
         what = f"{options.path}: {[*ids]!s:.80} around texts are not in the vocabulary"
         raise CheckpointError(what, hint="files of two models?")
-    (begin, end), quoted = around, list(ids.items())
+    begin, end = around
     return TemplateProcessing(
         single=[*begin, "$A", *end],
         pair=[*begin, "$A", *end, *(f"{word}:1" for word in begin), "$B:1", *(f"{word}:1" for word in end)],
-        special_tokens=quoted,
+        special_tokens=list(ids.items()),
     )
 
 

@@ -298,8 +298,8 @@ def _scales_both(f: Fields, shorter: bool) -> bool:
     size = f.data.get("size")
     if isinstance(size, dict):
         return "shortest_edge" not in size
-    made = f.data.get("image_processor_type") or f.data.get("feature_extractor_type")
-    return not (str(made).startswith(SHORTER) if made else shorter)
+    kind = f.data.get("image_processor_type") or f.data.get("feature_extractor_type")
+    return not (str(kind).startswith(SHORTER) if kind else shorter)
 
 
 def _side(f: Fields, field: str, default: int) -> int:

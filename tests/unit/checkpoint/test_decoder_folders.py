@@ -149,14 +149,15 @@ def test_a_window_that_no_field_mentions(tmp_path: Path) -> None:
     """It is transformers' own, 4,096 tokens, where the kind of model has one."""
     long = LLAMA | {"max_position_embeddings": 8192}
     used = {"model_type": "qwen2", "use_sliding_window": True}
-    for changes, positions in (
+    cases: list[tuple[dict[str, Any], int]] = [
         ({"model_type": "mistral"}, 4096),
         ({"model_type": "mistral", "sliding_window": None}, 8192),
         ({"model_type": "mistral", "sliding_window": 5000}, 5000),
         (used, 4096),
         ({"model_type": "qwen2"}, 8192),
         ({}, 8192),
-    ):
+    ]
+    for changes, positions in cases:
         assert config_of(tmp_path, long, **changes).positions == positions, changes
     fields = json.loads((FAMILIES / "phi3-next" / "config.json").read_text())
     fields |= {"max_position_embeddings": 8192, "sliding_window": 2047}

@@ -146,13 +146,14 @@ def test_a_model_that_is_given_no_types_gets_none_of_a_pair(
             made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
         made.save(str(tmp_path / "tokenizer.json"))
     inputs = ["input_ids", "attention_mask"]
-    for options, last in (
+    cases: list[tuple[dict[str, Any], int]] = [
         ({}, 1),
         ({"model_input_names": [*inputs, "token_type_ids"]}, 1),
         ({"model_input_names": inputs}, 0),
         ({"tokenizer_class": "DistilBertTokenizerFast"}, 0),
         ({"tokenizer_class": "BertTokenizer"}, 1),
-    ):
+    ]
+    for options, last in cases:
         pair = read_tokenizer(word_pieces(tmp_path, **options), 64).encode("un", "caf")
         assert pair.type_ids == [0, 0, 0, last, last], options
         assert pair.tokens == ["[CLS]", "un", "[SEP]", "caf", "[SEP]"]

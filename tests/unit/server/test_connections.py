@@ -81,6 +81,15 @@ def test_texts_are_counted_by_certificate_or_address_over_sessions() -> None:
     assert known.admit(Used(2), TEXT) == Refusal(Reason.CLIENT, 2)
 
 
+def test_a_client_s_last_text_may_be_prepared_before_it_is_asked() -> None:
+    """Maps of a text, and its answer, are asked for one by one: only the first is a text more."""
+    clients = AddressClients("m", SessionLimits(4, texts=1))
+    first = clients.client(THERE, None)
+    assert first.admit(NOTHING, TEXT) is None and first.admit(TEXT, NOTHING) is None
+    assert first.admit(TEXT, TEXT) == Refusal(Reason.CLIENT, 1)
+    assert clients.client(THERE, None).admit(NOTHING, NOTHING) == Refusal(Reason.CLIENT, 1)
+
+
 def test_a_text_that_found_no_place_is_given_back() -> None:
     clients = AddressClients("m", SessionLimits(4, texts=1))
     first: AddressClient = clients.client(THERE, None)

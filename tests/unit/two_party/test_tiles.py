@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,9 +25,9 @@ from tacita.two_party.model import simulation
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.program import sizes, tiles
+from tacita.two_party.program import cost, sizes, tiles
 from tacita.two_party.program.program import Program, decode, encode
-from tacita.two_party.program.steps import Step
+from tacita.two_party.program.steps import Step, joins
 from tacita.two_party.program.tiles import Tile, tiles_of
 from tacita.two_party.protocol.party import Party, pair
 
@@ -189,6 +190,35 @@ def test_a_run_has_not_too_many_tiles(small: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sizes, "MOST_TILES", 31)
     with pytest.raises(FileError, match="over 31 of them"):
         program.check()
+
+
+def test_steps_of_tiles_do_not_run_too_often(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server could have a client walk very many tiles, each of very many steps."""
+    program = plan_of(MODELS["two"]).program
+    entered = sizes.Value((program.tokens, program.hidden), program.entered.ring)
+    walked = sizes.passes(program.steps, entered, 0, program.result)
+    inner = [program.steps[begin:end] for begin, end in joins(program.steps, program.result).items()]
+    most = sum(one.count for one in walked if any(one.step in steps for steps in inner))
+    monkeypatch.setattr(sizes, "MOST_STEPS_OF_TILES", most)
+    program.check()
+    monkeypatch.setattr(sizes, "MOST_STEPS_OF_TILES", most - 1)
+    with pytest.raises(FileError, match=f"over {most - 1} steps of them"):
+        program.check()
+
+
+def test_a_step_that_is_counted_is_not_kept(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of long texts there may be millions."""
+    program, walked = plan_of(MODELS["two"]).program, list[weakref.ref[sizes.Pass]]()
+    whole = program.cost()
+
+    def followed(*given: Any) -> Iterator[sizes.Pass]:
+        for one in sizes.passes(*given):
+            assert sum(each() is not None for each in walked) <= 1
+            walked.append(weakref.ref(one))
+            yield one
+
+    monkeypatch.setattr(cost, "passes", followed)
+    assert program.cost() == whole and len(walked) > 100
 
 
 @pytest.mark.native

@@ -13,7 +13,7 @@ ciphertexts that carry them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -120,11 +120,16 @@ def cost_of(
 ) -> Cost:
     """Counts what a run costs. entered: its input, (rows, columns). past: rows that are read already. hides:
     whether the input is looked up in a hidden table. Takes a millisecond. Raises FileError as `sizes`."""
-    order = [*passes(steps, entered, past, answer)]
-    cost = count(order)
+    values = {0: entered}
+
+    def walk() -> Iterator[Pass]:  # nothing is kept of a step that is counted
+        for each in passes(steps, entered, past, answer):
+            values.update(zip(each.step.outputs, each.outputs, strict=True))
+            yield each
+
+    cost = count(walk())
     if hides:
         cost.bits += 2.0 * (entered.ring + 5) * _whole(prod(entered.shape)) + 64 * prod(entered.shape)
-    values = {i: x for each in order for i, x in zip(each.step.outputs, each.outputs, strict=True)}
     rows, outputs = values.get(answer, entered).shape
     cost.numbers = rows * outputs
     cost.bits += REVEALED * (rows - 1) * outputs  # a row alone is not worth counting

@@ -29,6 +29,7 @@ MOST_WIDTH = 1 << 20  # columns of a linear map's result: words of a vocabulary
 MOST_VALUES = 1 << 27  # of one register: 512 tokens of a vocabulary of 2^18 words
 MOST_HELD = 1 << 28  # of all registers and stores at a time: 2 GiB
 MOST_TILES = 1 << 18  # of a run
+MOST_STEPS_OF_TILES = 1 << 21  # that run, each as often as there are tiles
 MOST_GAP = 1 << 40
 LEAST_BOUND, MOST_BOUND = 1e-30, 1e30  # of what norms are told
 MOST_BASE, MOST_TURNED = (
@@ -92,11 +93,11 @@ class Pass:
 def passes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> Iterator[Pass]:
     """Yields all steps with what they read and write; those of tiles for each size of a tile. entered: the
     input (rows, columns). past: rows that all stores hold before. Takes some microseconds each. Raises
-    FileError for a step that does not fit, and where registers hold more than `MOST_HELD` numbers at a
-    time."""
+    FileError for a step that does not fit, where registers hold more than `MOST_HELD` numbers at a time, and
+    where steps of tiles run more than `MOST_STEPS_OF_TILES` times."""
     walk, ends = Walk(entered.shape[0] + past, past), joins(steps, answer)
     registers, held, most, stored = {0: entered}, prod(entered.shape), 0, 0
-    frees = last_reads(steps, answer)
+    frees, runs = last_reads(steps, answer), 0
 
     def run(number: int, count: int) -> Pass:
         nonlocal held, most, stored
@@ -118,6 +119,8 @@ def passes(steps: Sequence[Step], entered: Value, past: int, answer: int) -> Ite
         if end := ends.get(number):
             before, step = held, steps[number]
             counts = walk.divide(step.parameters, [registers[i] for i in step.inputs])
+            runs += counts.total() * (end - number)
+            _need(runs <= MOST_STEPS_OF_TILES, f"tiles, over {MOST_STEPS_OF_TILES} steps of them,")
             for shape, count in counts.items():
                 held, walk.tile = before, shape
                 yield from (run(each, count) for each in range(number, end))

@@ -149,6 +149,11 @@ DAMAGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "too many layers": (lambda d: d.update(layers=10**6), "layers 1000000"),
     "a name for a terminal": (lambda d: d["reading"].update(name="\x1b[2J"), "name is out of range"),
     "an answer of another ring": (lambda d: d["answered"].update(ring=31), "answer is out of range"),
+    "an unknown question": (lambda d: d["reading"].update(task="guess"), "task is out of range"),
+    "numbers of an unknown kind": (lambda d: d["reading"].update(problem="any"), "task is out of range"),
+    "tokens without labels": (lambda d: d["reading"].update(task="tokens", labels=[]), "task is out of"),
+    "a label too many": (lambda d: d["reading"].update(labels=["a", "b", "c"]), "numbers of an answer"),
+    "a word for a label": (lambda d: d["reading"].update(task="words", labels=[]), "numbers of an answer"),
 }
 
 

@@ -26,7 +26,7 @@ from tacita.texts.embedding import (
     ImageConfig,
     limits,
 )
-from tacita.texts.task import NEXT, SEARCH
+from tacita.texts.task import NEXT, PROBLEMS, SEARCH, TASKS, WORDS, labelled
 from tacita.two_party.arithmetic.base import MOST, Format
 from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.program import cost
@@ -177,6 +177,7 @@ class Program(Reading):
         front = self.front
         yield from limits_of(self)
         yield from header_rules(self, front)
+        yield "task", self.task in TASKS and self.problem in PROBLEMS and labelled(self)
         # padded on its left, a text begins at a place that only its client knows
         yield "hidden positions", not (self.hides and front.last_token and front.position_table)
         yield "ends", all(0 <= token < front.vocab for token in self.ends)
@@ -200,6 +201,8 @@ class Program(Reading):
             answer = self.sizes(rows, past)[self.result]
             yield "answer", len(answer.shape) == 2 and answer.ring == self.answered.ring
             yield "answer", self.task != NEXT or answer.shape == (1, self.vocab)
+            named = self.vocab if self.task == WORDS else len(self.labels)
+            yield "numbers of an answer", named in (0, answer.shape[1])
         failure = failure_log2(self.cost().responses)
         yield f"chance of a wrong answer 2^{failure:.1f}", failure <= MOST_FAILURE
 

@@ -130,6 +130,15 @@ DAMAGES = {
 }
 
 
+def test_an_answer_fits_the_ring_in_which_it_is_opened(plan: TwoPartyPlan) -> None:
+    """Beyond, it would come back with the other sign, within its bound: nobody would be warned."""
+    data = json.loads(plan.to_bytes())
+    most = 2.0 ** (plan.program.answered.ring - 1 - plan.program.answered.fraction)
+    assert parse_plan(canonical({**data, "answer": most - 1.0})).answer == most - 1.0
+    with pytest.raises(FileError, match=r"answer up to 5\.24e\+05 is out of range"):
+        parse_plan(canonical({**data, "answer": most}))
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_plan_is_refused(plan: TwoPartyPlan, damage: str) -> None:
     data = json.loads(plan.to_bytes())

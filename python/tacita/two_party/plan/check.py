@@ -123,6 +123,9 @@ def _rules(plan: TwoPartyPlan) -> Rules:
             yield from option.check(plan)
     yield from _format_rules(formats)
     yield from _node_rules(plan)
+    answered = plan.program.answered
+    held = 2.0 ** (answered.ring - 1 - answered.fraction)  # a token's logits are opened by nobody
+    yield f"answer up to {plan.answer:.3g}", plan.task == NEXT or plan.answer < held
     failure = failure_log2(plan.program.cost().responses)
     yield f"chance of a wrong answer 2^{failure:.1f}", failure <= MOST_FAILURE
 

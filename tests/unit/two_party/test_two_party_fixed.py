@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from tacita.texts.embedding import WORDS
 from tacita.two_party.arithmetic import functions, residues
 from tacita.two_party.arithmetic.base import (
     BUMPED,
+    MEAN_RING,
+    MEAN_WEIGHT,
     TURN,
     AttentionBounds,
     Bounds,
@@ -40,6 +43,7 @@ from tacita.two_party.arithmetic.residues import Chain, Stage, from_floats
 from tacita.two_party.arithmetic.rotary import turns
 from tacita.two_party.model import ServerModel, simulation
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.program.run import Run
 
 FITS = Path(__file__).parents[3] / "crates" / "mpc" / "src" / "nonlinear" / "fits.rs"
 FILMS = [
@@ -241,6 +245,18 @@ def test_random_models_keep_their_answers(pooling: str, activation: str) -> None
     found, wanted, overflows = logits(checkpoint, texts, 16)
     assert np.abs(found - wanted).max() < 0.03
     assert not overflows
+
+
+@pytest.mark.parametrize("rows", [1, 3, 511, 8160])
+def test_the_weights_of_a_mean_are_one_together(rows: int) -> None:
+    """However long the text: that of 8,160 equal rows is one of them."""
+    mask = np.zeros(8192)
+    mask[:rows] = 1.0
+    program: Any = None
+    place: Any = {"fraction": MEAN_WEIGHT, "ring": MEAN_RING}
+    weights = Run(None, program, mask).average(place)[0, 0].astype(np.int64)
+    assert weights.sum() == 1 << MEAN_WEIGHT and not weights[rows:].any()
+    assert np.abs(weights[:rows] - 2.0**MEAN_WEIGHT / rows).max() < 1.0
 
 
 @pytest.mark.parametrize("norm", [True, False])

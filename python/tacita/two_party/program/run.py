@@ -226,10 +226,12 @@ class Run:
         return self.reduced(x - from_floats(gap, at["fraction"], at["ring"]).values, at["ring"])
 
     def average(self, at: _Place) -> Words:
-        """Returns 1/n for each of the n real rows, at the client."""
+        """Returns 1/n for each of the n real rows, at the client, up or down so that all are 1 together: of
+        8,160 rows each would be 129 units for 128.5, and their mean too large by 0.4 %."""
         if self.mask is None:
             return np.zeros(at.shape, np.uint64)
-        return from_floats((self.mask / self.mask.sum())[None, None], at["fraction"], at["ring"]).values
+        ends = np.rint(np.ldexp(np.cumsum(self.mask) / self.mask.sum(), at["fraction"]))
+        return from_floats(np.diff(ends, prepend=0.0)[None, None], 0, at["ring"]).values
 
     def turn(self, at: _Place, x: Words) -> Words:
         """Turns rows by their positions."""

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tacita.two_party.arithmetic.functions import norm_layout
+
 native = pytest.importorskip("tacita._native", reason="the native engine is not built")
 pytestmark = pytest.mark.native
 if not hasattr(native, "TwoParty"):
@@ -208,6 +210,25 @@ class TestFunctions:
         assert parts[0][1].shape == (6,)
         powers, inverses = real((parts[0][0], parts[1][0]), 24, 14), real((parts[0][1], parts[1][1]), 32, 16)
         np.testing.assert_allclose(powers.sum(axis=1) * inverses, 1.0, atol=3e-3)
+
+    @pytest.mark.parametrize(("columns", "least"), [(1023, 0.5), (1024, 1.0), (1024, 0.5), (4096, 1.0)])
+    def test_layer_norm_of_many_values_has_room_for_its_sums(
+        self, parties: tuple[Any, Any], columns: int, least: float
+    ) -> None:
+        """Where a plan is refused, and nowhere else."""
+        x, one = np.zeros((5, columns), np.uint64), np.ones(columns)
+
+        def step(party: Any) -> bool:
+            gamma = None if party.is_client else one
+            try:
+                party.layer_norm(x, gamma, gamma, bound=256.0, least=least, gamma_bound=1.0)
+            except native.TacitaError as error:
+                assert "rsqrt" in str(error)
+                return False
+            return True
+
+        held = norm_layout(columns, 256.0, least, 1.0).sums
+        assert both(parties, step) == (held, held)
 
     def test_layer_norm(self, parties: tuple[Any, Any]) -> None:
         x, gamma, beta = (

@@ -23,6 +23,7 @@ from tacita.plans.json_fields import canonical
 from tacita.schemes.base import silent
 from tacita.schemes.choose import choose_plan
 from tacita.schemes.registry import scheme_of
+from tacita.two_party.arithmetic.functions import NormLayout, norm_layout
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
@@ -137,6 +138,18 @@ def test_an_answer_fits_the_ring_in_which_it_is_opened(plan: TwoPartyPlan) -> No
     assert parse_plan(canonical({**data, "answer": most - 1.0})).answer == most - 1.0
     with pytest.raises(FileError, match=r"answer up to 5\.24e\+05 is out of range"):
         parse_plan(canonical({**data, "answer": most}))
+
+
+def test_norms_of_many_values_have_room_for_their_sums(
+    plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine would refuse them in every session."""
+    assert norm_layout(1024, 256.0, 1.0, 1.0).sums and not norm_layout(1024, 256.0, 0.5, 1.0).sums
+    monkeypatch.setattr(NormLayout, "sums", False)
+    assert parse_plan(plan.to_bytes()) == plan, "of few values they are not taken"
+    monkeypatch.setattr("tacita.two_party.plan.check.FEW", 1)
+    with pytest.raises(FileError, match=r"norm behind layer0.attention: rows of 16, deviations over 2\^3 is"):
+        parse_plan(plan.to_bytes())
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

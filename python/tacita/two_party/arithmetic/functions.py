@@ -180,6 +180,12 @@ class NormLayout:
     gamma: int
     span: tuple[int, int]
 
+    @property
+    def sums(self) -> bool:
+        """Whether `NORM_RING` holds the sums of squares of v, as it has to where values are many: of rows of
+        1024 numbers where deviations are a 256th of the bound or more, of shorter ones always."""
+        return 2 * self.value + self.span[1] + 2 <= NORM_RING
+
 
 def norm_layout(size: int, bound: float, least: float, gamma: float) -> NormLayout:
     """Returns the fraction bits that the engine chooses. bound: of |x - mean|; least: of deviations; gamma: a

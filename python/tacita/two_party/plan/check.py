@@ -36,7 +36,7 @@ from tacita.two_party.arithmetic.base import (
 )
 from tacita.two_party.arithmetic.functions import norm_layout
 from tacita.two_party.plan.plan import FORMAT, REMAKE, VERSION, TwoPartyPlan, words_ring
-from tacita.two_party.program.cost import MOST_FAILURE, failure_log2
+from tacita.two_party.program.cost import FEW, MOST_FAILURE, failure_log2
 from tacita.two_party.program.program import header_rules
 
 MOST_TABLE_RING = 32
@@ -123,6 +123,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
             yield from option.check(plan)
     yield from _format_rules(formats)
     yield from _node_rules(plan)
+    yield from _sum_rules(plan)
     answered = plan.program.answered
     held = 2.0 ** (answered.ring - 1 - answered.fraction)  # a token's logits are opened by nobody
     yield f"answer up to {plan.answer:.3g}", plan.task == NEXT or plan.answer < held
@@ -214,6 +215,17 @@ def _function_rules(name: str, interval: Interval, kind: str | None, formats: Fo
 def _norm_rules(name: str, norm: NormBounds, size: int) -> Rules:
     arguments = norm.centred, math.sqrt(norm.variance[0]), norm.gamma
     yield f"{name} {norm}", try_make(lambda: norm_layout(size, *arguments), ValueError) is not None
+
+
+def _sum_rules(plan: TwoPartyPlan) -> Rules:
+    """Requires that norms of many values, which go by ciphertexts, have room for their sums of squares."""
+    values, name = plan.program.sizes(plan.tokens, len(plan.begin)), "the input"
+    for step in plan.program.steps:
+        name = step.parameters.get("name", name)
+        if step.op == "norm" and math.prod(shape := values[step.inputs[0]].shape) >= FEW:
+            layout = norm_layout(shape[-1], *(step.parameters[each] for each in ("bound", "least", "gamma")))
+            over = (layout.span[1] - layout.span[0]) // 2
+            yield f"norm behind {name}: rows of {shape[-1]}, deviations over 2^{over}", layout.sums
 
 
 def _attention_rules(name: str, bounds: AttentionBounds, formats: Formats, tokens: int) -> Rules:

@@ -193,6 +193,15 @@ def test_damaged_programs_of_decoders_are_refused(damage: str) -> None:
         decode(changed(change, DECODER))
 
 
+def test_a_text_that_is_written_is_no_longer_than_its_table_of_positions() -> None:
+    program = plan_of_decoder(MODELS["gpt2"]).program
+    fits = changed(lambda d: d["front"].update(positions=32), program)
+    short = changed(lambda d: d["front"].update(positions=31), program)
+    assert decode(fits).front.positions == program.tokens == 32
+    with pytest.raises(FileError, match="program: positions is out of range"):
+        decode(short)
+
+
 def test_heads_too_wide_are_not_turned() -> None:
     """Angles of every column would be made."""
     turn = Step("turn", (1,), (2,), {"bits": 12, "ring": 64, "base": 1e4})

@@ -212,6 +212,8 @@ def header_rules(plan: Any, front: EmbeddingConfig) -> Rules:
     steps."""
     yield "name", plan.name.isprintable()
     yield "vocabulary", 1 <= front.vocab <= MAX_VOCAB and 1 <= front.positions <= MAX_POSITIONS
+    # behind the last row of a table nothing could be embedded
+    yield "positions", plan.task != NEXT or not front.position_table or plan.room <= front.positions
     yield "types", 0 <= front.types <= MAX_TYPES
     yield from limits(front)
     yield "epsilon", 0.0 <= front.norm_eps <= 0.1

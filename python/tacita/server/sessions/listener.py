@@ -88,8 +88,7 @@ class AddressClient:
         return self._clients.limits.of_address(self.name)
 
     def admit(self, used: Used, wanted: Used) -> Refusal | None:
-        """Reserves a text. Returns a refusal for a client that had its texts; what belongs to one that the
-        session has, as a text that it prepared does, is none more."""
+        """Reserves a text. Returns a refusal for a client that had its texts, unless it goes on with one."""
         self.settle(used)
         most, goes_on = self._clients.limits.texts, used.texts > 0 == wanted.texts
         if most is not None and self._clients.texts[self._known_by] >= most and not goes_on:

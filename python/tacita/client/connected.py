@@ -120,9 +120,11 @@ class Connected:
             return False
         try:
             return session.client.prepare_map(watch)
-        except (PeerError, RefusedError):
+        except BaseException as error:  # of a caller who left, too: the server waits for the rest of the map
             session.hang_up()
-            return False
+            if isinstance(error, PeerError | RefusedError):
+                return False
+            raise
 
     async def close(self) -> None:
         """Ends the sessions and closes their connections; a text that is being generated stops."""

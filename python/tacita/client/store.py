@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -248,9 +248,13 @@ def _texts(path: Path, names: tuple[str, ...]) -> dict[str, str]:
 # ~/.cache. They can be deleted at any time. A file that does not match its name is not used, and is fetched
 # again.
 
+MOST_CACHED = 2 * MAX_BYTES
+
 
 class PublicCache:
-    """A folder of files named by hash. A failed write is no error: the part is fetched again next time."""
+    """A folder of files named by hash; those that were used last stay, up to `MOST_CACHED` bytes: a hidden
+    table is another with each of its server's keys. A failed write is no error: the part is fetched again
+    next time."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or cache_folder()
@@ -264,15 +268,23 @@ class PublicCache:
             data = path.read_bytes()
         except OSError:
             return None
-        return data if digest(data) == name else None
+        if digest(data) != name:
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return data
 
     def put(self, name: bytes, data: bytes) -> None:
-        """Keeps the part if the folder can be written."""
-        try:
+        """Keeps the part if the folder can be written, in place of those that were used longest ago."""
+        with suppress(FileError, OSError):  # another process may remove the same files
             with replacing(self._path(name)) as temporary:
                 temporary.write_bytes(data)
-        except FileError:
-            return
+            parts = [(path.stat(), path) for path in self._folder.glob(f"{'[0-9a-f]' * 64}.part")]
+            kept = 0
+            for about, path in sorted(parts, key=lambda part: part[0].st_mtime_ns, reverse=True):
+                kept += about.st_size
+                if kept > MOST_CACHED:
+                    path.unlink()
 
     def _path(self, name: bytes) -> Path:
         return self._folder / f"{name.hex()}.part"

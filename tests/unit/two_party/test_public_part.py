@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from links import SocketLink, both
 from random_checkpoint import make_random_checkpoint
 
 from tacita.checkpoint import embed
+from tacita.client import store
 from tacita.client.store import PublicCache, cache_folder
 from tacita.errors import FileError, PeerError, RefusedError, TacitaError
 from tacita.planning.request import PlanRequest
@@ -148,6 +150,20 @@ def test_a_cache_that_cannot_be_written_is_no_error(part: PublicPart, tmp_path: 
     (tmp_path / "file").write_text("")
     client, _ = both(greeting(PublicCache(tmp_path / "file")), welcoming(part))
     assert isinstance(client, PublicPart)
+
+
+def test_the_cache_keeps_what_was_used_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A server that hides its table has another part with each key, which nobody asks for again."""
+    monkeypatch.setattr(store, "MOST_CACHED", 250)
+    cache, parts = PublicCache(tmp_path), [bytes([number]) * 100 for number in range(3)]
+    other = tmp_path / "other.part"
+    other.write_bytes(bytes(300))
+    for number, data in enumerate(parts[:2]):
+        cache.put(digest(data), data)
+        os.utime(tmp_path / f"{digest(data).hex()}.part", (number, number))
+    assert cache.get(digest(parts[0])) == parts[0]  # which is the older one no more
+    cache.put(digest(parts[2]), parts[2])
+    assert [cache.get(digest(data)) for data in parts] == [parts[0], None, parts[2]] and other.exists()
 
 
 def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from tacita.two_party.program.steps import ENGINE, HINT, Step, joins, last_reads
 from tacita.two_party.program.tiles import tiles_of
 
 WORD = 64
-MOST_NAME = 200  # characters of a node's
 MOST_WIDTH = 1 << 20  # columns of a linear map's result: words of a vocabulary
 MOST_VALUES = 1 << 27  # of one register: 512 tokens of a vocabulary of 2^18 words
 MOST_HELD = 1 << 28  # of all registers and stores at a time: 2 GiB
@@ -185,11 +184,6 @@ def _same(op: str) -> Rule:
     return rule
 
 
-def _enter(walk: Walk, p: Mapping[str, Any]) -> list[Value]:
-    _need(len(p["name"]) <= MOST_NAME and p["name"].isprintable(), "enter")  # a terminal shows it
-    return []
-
-
 def _shift_down(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
     _need(p["bits"] >= 1 and x.ring - p["bits"] == p["ring"], "shift_down")
     return Value(x.shape, p["ring"])
@@ -333,7 +327,7 @@ def _norm(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
 
 
 RULES: Mapping[str, Rule] = {
-    "enter": _enter,
+    "enter": lambda walk, p: [],
     "shift_down": _shift_down,
     "shift_up": _shift_up,
     "reduce": _reduce,

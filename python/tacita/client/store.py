@@ -280,10 +280,10 @@ class PublicCache:
             with replacing(self._path(name)) as temporary:
                 temporary.write_bytes(data)
             parts = [(path.stat(), path) for path in self._folder.glob(f"{'[0-9a-f]' * 64}.part")]
-            kept = 0
+            total = 0
             for about, path in sorted(parts, key=lambda part: part[0].st_mtime_ns, reverse=True):
-                kept += about.st_size
-                if kept > MOST_CACHED:
+                total += about.st_size
+                if total > MOST_CACHED:
                     path.unlink()
 
     def _path(self, name: bytes) -> Path:

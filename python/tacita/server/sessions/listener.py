@@ -90,7 +90,7 @@ class AddressClient:
     def admit(self, used: Used, wanted: Used) -> Refusal | None:
         """Reserves a text. Returns a refusal for a client that had its texts, unless it goes on with one."""
         self.settle(used)
-        most, goes_on = self._clients.limits.texts, used.texts > 0 == wanted.texts
+        most, goes_on = self._clients.limits.texts, used.texts > 0 and not wanted.texts
         if most is not None and self._clients.texts[self._known_by] >= most and not goes_on:
             return Refusal(Reason.CLIENT, most)
         self._charge(used.texts + wanted.texts)

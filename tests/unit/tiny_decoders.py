@@ -35,6 +35,32 @@ LLAMA: dict[str, Any] = {
 }
 GPT2 = {name: value for name, value in LLAMA.items() if name not in ("shared", "base", "position_table")}
 GPT2 |= {"activation": "gelu_tanh"}
+# what config.json says of the same models, with two layers and 41 words
+LLAMA_FIELDS = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 24,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 3,
+    "intermediate_size": 38,
+    "vocab_size": 41,
+    "max_position_embeddings": 64,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 1000.0,
+}
+GPT2_FIELDS = {
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "n_layer": 2,
+    "n_embd": 24,
+    "n_head": 6,
+    "n_inner": 38,
+    "vocab_size": 41,
+    "n_positions": 64,
+    "activation_function": "gelu_new",
+}
 
 
 def llama(seed: int = 0, **options: Any) -> Checkpoint:

@@ -34,9 +34,9 @@ SHORT = 12  # digits of a commit in a model's name
 TIMEOUT = 10.0  # seconds for an answer of the Hub
 MOST_FILES = 100
 READ = re.compile(  # what a checkpoint reads beside weights; folders are modules of sentence-transformers
-    r"(\d_\w{1,40}/)?config\.json|config_sentence_transformers\.json|sentence_[\w-]+_config\.json|modules\.json"
+    r"(\d_\w{1,40}/)?config\.json|modules\.json|config_sentence_transformers\.json"
     r"|(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|vocab\.txt|merges\.txt"
-    r"|(preprocessor|generation)_config\.json"
+    r"|(preprocessor|generation|sentence_[\w-]+)_config\.json"
 )
 WEIGHTS = (  # the first that a repository has is fetched
     re.compile(r"model\.safetensors"),

@@ -15,6 +15,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from test_families import DATA as FAMILIES
 from test_families import folder_of
+from tiny_decoders import GPT2_FIELDS as GPT2
+from tiny_decoders import LLAMA_FIELDS as LLAMA
 from tiny_decoders import POSITIONS, WORDS, gpt2, llama
 
 from tacita.checkpoint import Checkpoint, from_tensors, load
@@ -27,37 +29,12 @@ from tacita.planning.request import PlanRequest
 from tacita.texts.embedding import Tensor, stored_tensor
 from tacita.two_party.planning import make_two_party_plan
 
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "num_hidden_layers": 2,
-    "hidden_size": 24,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 3,
-    "intermediate_size": 38,
-    "vocab_size": 41,
-    "max_position_embeddings": 64,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 1000.0,
-}
 SLOWED = {
     "rope_type": "llama3",
     "factor": 8.0,
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
-}
-GPT2 = {
-    "architectures": ["GPT2LMHeadModel"],
-    "model_type": "gpt2",
-    "n_layer": 2,
-    "n_embd": 24,
-    "n_head": 6,
-    "n_inner": 38,
-    "vocab_size": 41,
-    "n_positions": 64,
-    "activation_function": "gelu_new",
 }
 
 

@@ -13,6 +13,8 @@ import pytest
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.errors import FileError, InputError
+from tacita.plans import envelope
+from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.recheck import FILES, KIT, recheck, record
 
@@ -90,7 +92,8 @@ def test_another_answer_is_refused(
 def test_a_response_that_was_not_computed_is_refused(
     kits: dict[str, Path], model: Checkpoint, plan: Plan, tmp_path: Path
 ) -> None:
-    """The response to another text under the same key: all but the evaluation fits."""
+    """The response to another text under the same key, which names this request: all but the evaluation
+    fits."""
     folder = changed(kits[TEXT], tmp_path / "run")
     work = shutil.copytree(folder, tmp_path / "work")
     client = api.Client(api.public_of(plan, model), work, allow_insecure=True)
@@ -98,7 +101,11 @@ def test_a_response_that_was_not_computed_is_refused(
     client.encrypt(OTHER)
     api.Server(plan, model, work, **TOY).evaluate()
     answer = client.decrypt(OTHER)
-    shutil.copyfile(work / "response.ct", folder / "response.ct")
+    key = envelope.key_of(work / "response.ct", "response")
+    cts = [ct for _, _, ct in envelope.stream(work / "response.ct", "response", plan, key)]
+    (name,), named = (tensor.name for tensor in plan.response), digest_of(folder / "request.ct")
+    lengths = {name: [len(ct) for ct in cts]}
+    envelope.write(folder / "response.ct", "response", plan.hash, key, lengths, {name: cts}, named)
     forged = changed(folder, folder, label=answer.label, logits=list(answer.logits))
     with pytest.raises(FileError, match="evaluated again, the answer is another"):
         checks_of(forged, model)

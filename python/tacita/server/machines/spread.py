@@ -266,6 +266,7 @@ class Spread:
 
     def _decrypt(self, client: Client, number: int, texts: Group, step: Seconds) -> list[Answer]:
         began, job = time.monotonic(), self._job(number)
+        job.request.replace(client.work.request)
         job.response.replace(client.work.response)
         answers = client.decrypt_batch(texts=texts)
         shutil.rmtree(job.path)

@@ -192,7 +192,7 @@ def tokenizer_with(**fields: Any) -> Tokenizer:
 
 
 def test_a_llama_3_begins_although_its_file_does_not_mention_it() -> None:
-    """As llama.cpp has it: converters write `add_bos_token` only where the model's own files have it."""
+    """Converters write `add_bos_token` only where the model's own files have it (llama.cpp)."""
     for pre, said, begun in (
         ("llama-bpe", None, True),
         ("llama-bpe", False, False),

@@ -39,7 +39,7 @@ def gateway(called: list[str], *doubts: tuple[str, ...]) -> Gateway:
 
 
 def test_a_call_that_names_no_model_asks_what_is_offered_now() -> None:
-    """As one that names a model does: a server that planned anew refuses requests of its earlier plan."""
+    """A gateway that names a model does the same: a server that planned anew refuses its earlier plan."""
     called = list[str]()
     asyncio.run(gateway(called).session("embed", ""))
     assert called == ["list", "open"]

@@ -97,7 +97,7 @@ def test_a_recipe_has_the_same_vectors_and_the_same_plan(layout, way, monkeypatc
 @every_layout
 @both_ways
 def test_sums_in_turn_are_the_same_map(layout, way, monkeypatch):
-    """With each a level, in the clear and with the engine's noise."""
+    """Each sum takes a level, in the clear and with the engine's noise."""
     eager, lazy = of_both_kinds(layout, way, monkeypatch)
     values = [RNG.normal(size=SLOTS) for _ in places(layout, way)[0]]
     for make in (partial(PlainBackend, SLOTS), partial(SimBackend, SLOTS, inject=True)):
@@ -112,7 +112,7 @@ def test_sums_in_turn_are_the_same_map(layout, way, monkeypatch):
 @pytest.mark.parametrize("horner", [True, False])
 @pytest.mark.parametrize("real", [True, False])
 def test_sums_in_turn_with_a_key_for_each_giant_or_one_for_all(horner, real):
-    """Of signed rotations with holes between them, and vectors that repeat."""
+    """Rotations are signed with holes between them, and some vectors repeat."""
     ks = (-20, -9, -3, 0, 1, 2, 7, 18, 30)
     table = {(j, i, k): RNG.normal(size=(16, 2)) @ (1, 1j) for j in (0, 1) for i in (0, 1) for k in ks}
     plans = [

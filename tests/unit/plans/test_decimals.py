@@ -104,7 +104,7 @@ def test_of_two_numbers_the_larger_distance_counts():
 
 
 def test_the_noise_of_compared_logits_is_that_of_the_noisiest_text_of_a_request() -> None:
-    """Of four texts whose slots are in turn, the last of which has one number less."""
+    """Four texts have their slots in turn, and the last one has one number less."""
     quiet, noise = np.full((8, 4), 0.5), np.array([1e-6, 1e-6, 8e-6, 1e-6])
     quiet[7, 3] = 0.0
     noisy = quiet + noise * np.where(np.arange(8)[:, None] % 2, 1.0, -1.0)

@@ -100,7 +100,7 @@ def test_insecure_parameters_are_refused_unless_allowed(plans: dict[str, AnyPlan
 
 @pytest.mark.native
 def test_a_folder_takes_one_run_at_a_time(plans: dict[str, AnyPlan], tmp_path: Path) -> None:
-    """Of two that write their requests to one file, one would get the answer to the other's text."""
+    """Two runs that write their requests to one file could get each other's answers."""
     pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
     (link := tmp_path / "link").symlink_to(tmp_path / "work")
     for folder in (tmp_path / "work", link):

@@ -70,7 +70,7 @@ def test_the_middle_is_cut_out() -> None:
 
 
 def test_both_sides_are_scaled_before_the_middle_is_cut_out(tmp_path: Path) -> None:
-    """As DeiT's processor does: a wide image loses none of its height, and is squeezed."""
+    """DeiT's processor does this: a wide image loses none of its height, and is squeezed."""
     image_module = pytest.importorskip("PIL.Image")
     config = config_of(tmp_path, {"size": {"height": 16, "width": 16}})
     assert config == replace(config_of(tmp_path, {}), square=True)

@@ -207,7 +207,7 @@ def test_steps_of_tiles_do_not_run_too_often(small: None, monkeypatch: pytest.Mo
 
 
 def test_a_step_that_is_counted_is_not_kept(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of long texts there may be millions."""
+    """A long text may have millions of steps."""
     program, walked = plan_of(MODELS["two"]).program, list[weakref.ref[sizes.Pass]]()
     whole = program.cost()
 

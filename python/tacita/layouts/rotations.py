@@ -139,8 +139,6 @@ def in_turn(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
     outs, above = dict[int, Ct](), dict[int, int]()
     for output, giant, one in sums_of(plan):  # of an output from the largest giant down
         (inner,) = be.linear(turned, one)
-        if giant and not plan.horner_step:
-            inner = be.rotate(inner, giant)
         if output in outs:
             inner = be.add(_bring(be, outs[output], above[output] - giant, plan.horner_step), inner)
         outs[output], above[output] = inner, giant
@@ -149,7 +147,7 @@ def in_turn(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
 
 
 def _bring(be: Backend, ct: Ct, by: int, step: int) -> Ct:
-    """Rotates a sum by a difference of giants with the key of Horner's step; as it is without one."""
+    """Rotates a sum by a difference of giants with the key of Horner's step; as it is without giants."""
     for _ in range(by // step if step else 0):
         ct = be.rotate(ct, step)
     return ct

@@ -152,27 +152,26 @@ class LinearPlan:
         n_inputs: int | None = None,
         n_outputs: int | None = None,
         split: Split = "auto",
-        horner: bool = True,
         real: bool = False,
         period: int | None = None,
     ) -> LinearPlan:
         """Builds a plan. diagonals: (output, input, rotation) -> periodic v, meaning out += v *
         rotate(x_input, rotation).
 
-        split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). horner: allow one
-        key for all giants. real: see the class. period: of diagonals that are put into a recipe, of which
-        nobody looks for two that are the same; None to make the vectors now, each once. Zero diagonals are
-        dropped. Errors: ShapeError for none left or unequal periods.
+        split: "auto" by cost, "baby", "giant", or the number of babies (a power of two). real: see the class.
+        period: of diagonals that are put into a recipe, of which nobody looks for two that are the same; None
+        to make the vectors now, each once. Zero diagonals are dropped. Errors: ShapeError for none left or
+        unequal periods.
         """
         table = diagonals if isinstance(diagonals, Halves) else Diagonals.of(diagonals)
         nonzero = table.nonzero()
         outputs, inputs, rotations = nonzero.places.T
-        step = _step(nonzero.places.tobytes(), horner) if split == "auto" else _fixed_step(rotations, split)
+        step = _step(nonzero.places.tobytes()) if split == "auto" else _fixed_step(rotations, split)
         counts = (
             int(inputs.max()) + 1 if n_inputs is None else n_inputs,
             int(outputs.max()) + 1 if n_outputs is None else n_outputs,
         )
-        return replace(_build(nonzero, step, horner, *counts, period), real=real)
+        return replace(_build(nonzero, step, *counts, period), real=real)
 
     @staticmethod
     def from_terms(
@@ -225,50 +224,38 @@ def _unit(rotations: Numbers) -> int:
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _step(places: bytes, horner: bool) -> int:
-    """The step of least cost for places as bytes: the layers of a model have the same ones."""
-    return _choose(np.frombuffer(places, np.int64).reshape(-1, 3), horner)
-
-
-def _choose(places: Numbers, horner: bool) -> int:
-    """The step of least cost among babies only, and unit * 2^i from giants only upwards."""
-    unit, top = _unit(places[:, 2]), int(np.abs(places[:, 2]).max())
+def _step(places: bytes) -> int:
+    """The step of least cost among babies only, and unit * 2^i from giants only upwards. places: as bytes, as
+    the layers of a model have the same ones."""
+    table = np.frombuffer(places, np.int64).reshape(-1, 3)
+    unit, top = _unit(table[:, 2]), int(np.abs(table[:, 2]).max())
     candidates = [0]
     step = unit
     while step <= top + unit:
         candidates.append(step)
         step *= 2
-    return min(candidates, key=lambda s: _cost(places, s, horner))
+    return min(candidates, key=lambda s: _cost(table, s))
 
 
-def _cost(places: Numbers, step: int, horner: bool) -> float:
+def _cost(places: Numbers, step: int) -> float:
     giants, babies = _split(places[:, 2], step)
     hoisted = _rows(np.stack([places[:, 1], babies], axis=1)[babies != 0])
-    turned = _rows(np.stack([places[:, 0], giants], axis=1))
-    low, kinds = int(giants.min()), len(np.unique(hoisted[:, 1]))
-    if horner and step:
+    rotations, key_count = 0, len(np.unique(hoisted[:, 1]))
+    if step:
+        turned, low = _rows(np.stack([places[:, 0], giants], axis=1)), int(giants.min())
         tops = turned[np.append(np.diff(turned[:, 0]) != 0, True), 1]  # of each output
         rotations = int(((tops - low) // step).sum()) + (len(tops) if low else 0)
-        key_count = kinds + 1 + (low != 0)
-    else:
-        whole = turned[turned[:, 1] != 0, 1]
-        rotations, key_count = len(whole), len(np.unique(np.concatenate([hoisted[:, 1], whole])))
+        key_count += 1 + (low != 0)
     shared = HOIST_COST * len(np.unique(hoisted[:, 0])) + BABY_COST * len(hoisted)
     return rotations + shared + KEY_COST * key_count
 
 
 def _build(
-    diagonals: Diagonals | Halves,
-    step: int,
-    horner: bool,
-    n_inputs: int,
-    n_outputs: int,
-    period: int | None,
+    diagonals: Diagonals | Halves, step: int, n_inputs: int, n_outputs: int, period: int | None
 ) -> LinearPlan:
     outputs, inputs, rotations = diagonals.places.T
     giants, babies = _split(rotations, step)
-    use_horner = horner and step > 0
-    post = int(giants.min()) if use_horner else 0
+    post = int(giants.min())
     source: npt.NDArray[Any] | Recipe
     names: Numbers = np.arange(len(diagonals), dtype=np.int64)
     if period:
@@ -278,8 +265,7 @@ def _build(
     # Horner runs from the largest giant of an output down to zero; sorted terms let an executor stream
     order = np.lexsort((babies, inputs, -giants, outputs))
     table = np.stack([outputs, giants - post, inputs, babies, names], axis=1)[order].astype(np.int32)
-    step_used = step if use_horner and table[:, 1].any() else 0
-    return LinearPlan(n_inputs, n_outputs, source, table, step_used, post)
+    return LinearPlan(n_inputs, n_outputs, source, table, step if table[:, 1].any() else 0, post)
 
 
 def _turn_rows(

@@ -1,6 +1,8 @@
 """Properties of LinearPlan: the split never changes the map, and its declared rotations are the ones it
 uses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,10 +18,10 @@ SLOTS = 32
 keys = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(-15, 15))
 
 
-def plan_of(places, split, horner=True, seed=0):
+def plan_of(places, split, seed=0):
     rng = np.random.default_rng(seed)
     table = {key: rng.normal(size=8) for key in sorted(places)}
-    return table, LinearPlan.from_diagonals(table, n_inputs=3, n_outputs=3, split=split, horner=horner)
+    return table, LinearPlan.from_diagonals(table, n_inputs=3, n_outputs=3, split=split)
 
 
 def exact(table, xs):
@@ -34,7 +36,8 @@ def exact(table, xs):
     st.sets(keys, min_size=1, max_size=20), st.sampled_from(["auto", "baby", "giant", 2, 4, 8]), st.booleans()
 )
 def test_every_split_is_the_same_map(places, split, horner):
-    table, plan = plan_of(places, split, horner)
+    table, plan = plan_of(places, split)
+    plan = plan if horner else replace(plan, horner_step=0)
     be = PlainBackend(SLOTS)
     xs = np.random.default_rng(1).normal(size=(3, SLOTS))
     got = [be.decrypt(ct) for ct in be.linear([be.encrypt(x) for x in xs], plan)]

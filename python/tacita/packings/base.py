@@ -21,7 +21,7 @@ from tacita.errors import PlanError
 from tacita.layouts.numbered import beside
 from tacita.layouts.runs import Request, Response
 from tacita.packings.encoding import Encoding
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend
 from tacita.slots.stage import Live, Stage, interleaved
 
 Array = NDArray[np.float64]
@@ -58,15 +58,6 @@ class Operation:
             return {writes: results} if isinstance(writes, str) else dict(zip(writes, results, strict=True))
 
         return Operation(name, tuple(reads), run)
-
-    @staticmethod
-    def single(name: str, reads: Sequence[str], writes: str, function: Callable[..., Ct]) -> Operation:
-        """Makes an operation of a function of ciphertexts: `of` for tensors of one ciphertext each."""
-
-        def run(be: Backend, *tensors: tuple[Ct, ...]) -> tuple[Ct, ...]:
-            return (function(be, *(cts[0] for cts in tensors)),)
-
-        return Operation.of(name, reads, writes, run)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,8 @@ import numpy as np
 from tacita.layouts.arrays import IntArray, ceil_power, refuse
 from tacita.layouts.rotations import doubled_parts
 from tacita.layouts.rows import FeatureLayout, RowsShape
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
-
-Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True)

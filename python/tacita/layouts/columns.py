@@ -23,7 +23,6 @@ from tacita.slots.base import MAX_PERIOD, Backend, Ct
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Cts = Sequence[Ct]
 
 ROTATIONS = ("double", "single")  # how attention rotates, ARION's and MOAI's: see `attention.Split`
 
@@ -174,7 +173,7 @@ def shifts(lanes: int) -> tuple[int, ...]:
     return tuple(range(1 - lanes, lanes))
 
 
-def shifted(be: Backend, xs: Cts, lanes: int) -> list[Ct]:
+def shifted(be: Backend, xs: Sequence[Ct], lanes: int) -> list[Ct]:
     """The inputs of a `weights` product: all columns, once per lane shift. 2 (lanes - 1) hoisted rotations
     each."""
     if lanes == 1:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tacita.errors import ShapeError
 from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.diagonals import Diagonals
 
 MIN_TOKENS, MAX_TOKENS = 4, 1024
@@ -246,7 +246,7 @@ def _distance(k: IntArray, block: int, copies: int) -> IntArray:
     return k + block * np.clip(-(k // block), 0, copies - 1)
 
 
-def restore_copies(be: Backend, cts: Sequence[Ct], layout: FeatureLayout) -> tuple[Ct, ...]:
+def restore_copies(be: Backend, cts: Sequence[Ct], layout: FeatureLayout) -> Cts:
     """Ciphertexts that are zero outside the first copy -> with copies. log2(copies) rotations each, no
     level."""
     out = []

@@ -21,7 +21,7 @@ from tacita.layouts.arrays import Array, IntArray, ceil_power, is_power, refuse
 from tacita.layouts.numbered import runs_of
 from tacita.layouts.rotations import RealMap, rotate_sum
 from tacita.layouts.runs import Response, Runs
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.diagonals import Diagonals
 
 LARGE = 1 << 25  # bytes of vectors above which they have a recipe: BERT-base's to all tokens are 1.1 GB
@@ -109,7 +109,7 @@ class CyclicMap:
         folds = (width // height, height) if width > height else (1, 0)
         return CyclicMap(real_map, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)
 
-    def apply(self, be: Backend, xs: Sequence[Ct]) -> tuple[Ct, ...]:
+    def apply(self, be: Backend, xs: Sequence[Ct]) -> Cts:
         """Ciphertexts of src -> ciphertexts of dst."""
         outs = [rotate_sum(be, y, *self.folds) for y in self.map.apply(be, xs)]
         return tuple(be.add_vector(y, b) for y, b in zip(outs, self.bias, strict=True))

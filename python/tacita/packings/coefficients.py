@@ -16,14 +16,14 @@ import numpy as np
 from tacita.approx.fourier import FourierSpec
 from tacita.blocks.base import FeedForward
 from tacita.layouts.arrays import Array, IntArray
-from tacita.layouts.coefficients import Cts, Transposition
+from tacita.layouts.coefficients import Transposition
 from tacita.layouts.rows import FeatureLayout
 from tacita.packings.base import Block, Operation, Target
 from tacita.packings.encoding import output_bound
 from tacita.packings.rows.lowering import RowLowering
 from tacita.packings.shared.linear import Linear
 from tacita.packings.weights import ForwardPlan
-from tacita.slots.base import Backend
+from tacita.slots.base import Backend, Cts
 from tacita.slots.bootstraps import INPUT_LEVEL, CoefficientMatrix
 
 Places = tuple[IntArray, IntArray, int]  # of `Transposition.features`

@@ -18,7 +18,7 @@ from tacita.approx.inverse import GoldschmidtSpec
 from tacita.approx.spec import Spec
 from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import doubled_real
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
 WeightBias = tuple[Array, Array]  # weight (outputs, inputs) and bias
 # Row sums are added up so many times as large as they are stored: each rotation on the way leaves noise, and
@@ -138,7 +138,7 @@ def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:
     return apply_all(be, (ct,), spec, output_scale)[0]
 
 
-def apply_all(be: Backend, cts: tuple[Ct, ...], spec: Spec, output_scale: float = 1.0) -> tuple[Ct, ...]:
+def apply_all(be: Backend, cts: Cts, spec: Spec, output_scale: float = 1.0) -> Cts:
     """`apply` of each; a spec that refreshes takes two of them at once. Real values."""
     form = Argument.of(spec)
     moved = [be.add_const(ct, -form.offset) for ct in cts] if form.offset else cts

@@ -17,7 +17,7 @@ from tacita.packings.base import Circuit
 from tacita.plans.plan import PlacedStage
 from tacita.progress import Progress
 from tacita.resources import in_threads
-from tacita.slots.base import Backend, Ct, Kind
+from tacita.slots.base import Backend, Ct, Cts, Kind
 from tacita.slots.stage import Live, Stage
 
 AT_ONCE = 2  # bootstraps in one call: one shares its work over two threads, more would hold more memory
@@ -213,7 +213,6 @@ class _Clock:
 #
 # On ciphertexts the server does the same with files: `evaluate.kept`.
 
-Cts = tuple[Ct, ...]
 RESPONSE = "answer"  # the live tensor after the last stage
 
 

@@ -18,10 +18,9 @@ from tacita.packings.encoding import Argument, apply, apply_all, output_bound, r
 from tacita.packings.shared.linear import Linear, Map, Norm, together
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import ForwardPlan
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
 CHECK, ANSWER = "check", "answer"
-Cts = tuple[Ct, ...]
 Check = Callable[[Backend, Ct, Ct], Ct]  # of a variance and its root: see `norm_check`
 
 

@@ -20,7 +20,7 @@ from tacita.layouts.arrays import Array
 from tacita.packings.base import Operation
 from tacita.packings.encoding import Argument, Encoding, OutputSpec, WeightBias, output_bound, real
 from tacita.packings.specs import AttentionSpecs, CircuitSpecs, FunctionSpecs
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
 # What an attention knows of two tokens by their positions alone, as plaintexts for a packing's layouts.
 #
@@ -98,8 +98,6 @@ def turned(
 #
 # Both maps are made of x apart, the first in a stage of its own, so that variances or their roots may be
 # refreshed between, which are few ciphertexts, and not queries and keys.
-
-Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +289,7 @@ class Gate:
         """What the stored product is divided by."""
         return self.active * self.factor / self.times
 
-    def multiply(self, be: Backend, active: Sequence[Ct], factor: Sequence[Ct]) -> tuple[Ct, ...]:
+    def multiply(self, be: Backend, active: Sequence[Ct], factor: Sequence[Ct]) -> Cts:
         """Multiplies both sides, ciphertext by ciphertext. One level."""
         return tuple(be.mul(scale_by(be, a, self.times), b) for a, b in zip(active, factor, strict=True))
 

@@ -16,27 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy.typing as npt
 
-from tacita.errors import KeyMissingError, LevelError, ShapeError
 from tacita.slots.linear import LinearPlan
 
 if TYPE_CHECKING:
     from tacita.slots.bootstraps import CoefficientMatrix
 
-__all__ = [
-    "MAX_PERIOD",
-    "Backend",
-    "Ct",
-    "KeyMissingError",
-    "Kind",
-    "LevelError",
-    "Operands",
-    "Parts",
-    "Products",
-    "ShapeError",
-    "Vector",
-]
-
 Ct: TypeAlias = Any  # an opaque handle; each backend has its own
+Cts: TypeAlias = tuple[Ct, ...]
 Products: TypeAlias = Any  # opaque accumulators of degree 2; see `Backend.products`
 Vector: TypeAlias = npt.NDArray[Any]  # float64 or complex128, one axis
 Kind: TypeAlias = Literal["real", "complex", "pair"]

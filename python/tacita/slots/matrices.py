@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacita.errors import ShapeError
-from tacita.slots.base import MAX_PERIOD, Ct, LevelError, Operands, Parts
+from tacita.errors import LevelError, ShapeError
+from tacita.slots.base import MAX_PERIOD, Ct, Operands, Parts
 
 Values = npt.NDArray[Any]
 CHUNK = 1 << 22  # numbers that a step of `periodic_matmul` stacks

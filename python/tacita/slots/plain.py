@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacita.slots.base import KeyMissingError, Kind, LevelError, Operands, ShapeError, Vector
+from tacita.errors import KeyMissingError, LevelError, ShapeError
+from tacita.slots.base import Kind, Operands, Vector
 from tacita.slots.bootstraps import (
     INPUT_LEVEL,
     CoefficientMatrix,

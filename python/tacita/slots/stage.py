@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tacita.errors import ShapeError
-from tacita.slots.base import Backend, Ct, Operands, Vector
+from tacita.slots.base import Backend, Ct, Cts, Operands, Vector
 from tacita.slots.linear import LinearPlan
 
-Live: TypeAlias = dict[str, tuple[Ct, ...]]
+Live: TypeAlias = dict[str, Cts]
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ from tacita.approx.softmax import Round
 from tacita.layouts.arrays import ceil_power
 from tacita.layouts.columns import Array, Columns, IntArray, shifted
 from tacita.layouts.rotations import doubled_parts, doubled_real, joined
-from tacita.packings.columns.linear import ColumnMap, Cts, dot
+from tacita.packings.columns.linear import ColumnMap, dot
 from tacita.packings.encoding import Argument, apply, apply_unit, output_bound
 from tacita.packings.weights import AttentionPlan, Positional, Side
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
 DOUBLED = 0.5  # share of scores and values: real parts come doubled
 AT_ONCE = 4  # pairs of columns whose rotations are alive together

@@ -19,13 +19,13 @@ from tacita.layouts.columns import Array, BatchAnswer, BatchShape, Cells, Column
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response
 from tacita.packings.columns.attention import RowSquares, completed, variance
-from tacita.packings.columns.linear import BatchNorm, ColumnMap, Cts, dot, scaled
+from tacita.packings.columns.linear import BatchNorm, ColumnMap, dot, scaled
 from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
 from tacita.packings.operations import RowSums
 from tacita.packings.shared.first_token import OneQuery
 from tacita.packings.shared.linear import Linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, turned
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
 
 Diagonals = Mapping[tuple[int, int, int], Array]
@@ -58,7 +58,7 @@ class CellMap:
         diagonals = {(j, i, 0): tables[i, j] for i in range(len(tables)) for j in range(dst.count)}
         return CellMap(dst, tuple(_blocks(diagonals, len(tables), dst.count)), dst.table(bias))
 
-    def apply(self, be: Backend, xs: Sequence[Ct]) -> tuple[Ct, ...]:
+    def apply(self, be: Backend, xs: Sequence[Ct]) -> Cts:
         """Computes the map. One level below xs."""
         outs: list[Ct | None] = [None] * self.dst.count
         shape = self.dst.shape

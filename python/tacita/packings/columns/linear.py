@@ -17,9 +17,7 @@ from tacita.layouts.columns import Array, Columns, lane_total, shifted, weights
 from tacita.packings.encoding import Argument, output_bound
 from tacita.packings.shared.linear import Linear, Norm
 from tacita.packings.weights import ForwardPlan, Gate
-from tacita.slots.base import Backend, Ct
-
-Cts = tuple[Ct, ...]
+from tacita.slots.base import Backend, Ct, Cts
 
 
 @dataclass(frozen=True, eq=False)

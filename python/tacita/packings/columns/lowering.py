@@ -37,14 +37,14 @@ from tacita.packings.columns.cells import (
     gathering,
     mean_cells,
 )
-from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, Cts, linear_of
+from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, linear_of
 from tacita.packings.encoding import Encoding, WeightBias, apply, apply_unit, output_bound
 from tacita.packings.operations import exponentials, rounds
 from tacita.packings.shared.choice import Choice, tournament, unsigned
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
 
 class ColumnLowering(Lowering):

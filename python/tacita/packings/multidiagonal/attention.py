@@ -24,9 +24,8 @@ from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.operations import RowSums
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, crossed, normalised, turned
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
-Cts = tuple[Ct, ...]
 Total = Callable[[Backend, Ct], Ct]  # adds up what lies in the rows of one ciphertext; no level
 
 

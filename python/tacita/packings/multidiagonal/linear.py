@@ -19,7 +19,7 @@ from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.multidiagonal import Features, diagonals
 from tacita.layouts.rotations import doubled_real, rotate_sum
 from tacita.packings.shared.linear import Linear, TextNorm
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan, Recipe
 from tacita.slots.stage import cached_weakly
 
@@ -73,7 +73,7 @@ class Affine:
 
         return min((1 << bit for bit in range(self.turns.bit_length())), key=cost)
 
-    def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
+    def apply(self, be: Backend, x: Sequence[Ct]) -> Cts:
         """Ciphertexts of src -> ciphertexts of dst.
 
         Key switches: operands * (h b - 1) hoisted, and outputs * (turns / b - 1), for h moves of heads and b
@@ -229,7 +229,7 @@ def _shortest(patterns: Sequence[Array], batch: int) -> list[Array]:
 class Norm(TextNorm[Features]):
     """A norm on diagonals. layout: of input and result."""
 
-    def variance(self, be: Backend, x: tuple[Ct, ...]) -> Ct:
+    def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. 2 levels."""
         squares = be.dot(x, x) if len(x) > 1 else be.square(x[0])
         plan = over_heads(self.layout, self.scale, everywhere=True)
@@ -242,9 +242,7 @@ def linear_of(layout: Features) -> Linear[Features]:
     return Linear(layout, Affine, stacked, residual, Norm, layout)
 
 
-def residual(
-    be: Backend, x: Sequence[Ct], layout: Features, factor: float, *, centred: bool
-) -> tuple[Ct, ...]:
+def residual(be: Backend, x: Sequence[Ct], layout: Features, factor: float, *, centred: bool) -> Cts:
     """(x minus its mean over features, if centred) * factor; zero where no feature is. One level."""
     scaled = [be.mul_const(ct, factor) for ct in x]
     if not centred:

@@ -35,9 +35,7 @@ from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.shared.lowering import OneTextLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan, Side
-from tacita.slots.base import Backend, Ct
-
-Cts = tuple[Ct, ...]
+from tacita.slots.base import Backend, Cts
 
 # Attention of the first token alone: one query, and a vector as the result.
 #

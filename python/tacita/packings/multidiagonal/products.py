@@ -23,7 +23,7 @@ import numpy as np
 from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import MultiDiagonal
 from tacita.layouts.rotations import doubled_real
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
 
 # Matrix transposition on diagonals (THOR, lemma 3.4 and appendix B.3), extended to all n diagonals
@@ -123,7 +123,7 @@ class Product:
         """Whether sums of one ciphertext belong to two."""
         return self.left.count > 1
 
-    def apply(self, be: Backend, a: Sequence[Ct], b: Sequence[Ct]) -> tuple[Ct, ...]:
+    def apply(self, be: Backend, a: Sequence[Ct], b: Sequence[Ct]) -> Cts:
         """Ciphertexts of A and B -> those of C."""
         sums = None
         turns = self._turned(be, with_spill(be, a, self.left))

@@ -44,10 +44,9 @@ from tacita.packings.rows.linear import (
 )
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionPlan, Positional, normalised
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
 
-Cts = tuple[Ct, ...]
 DOUBLED = 0.5  # share of scores: their parts come doubled
 MIXING = 3  # levels from exponentials to context and sums
 LARGEST = 2048.0  # factor of a mask's plaintext, which must have a place in it

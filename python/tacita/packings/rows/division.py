@@ -20,7 +20,7 @@ from tacita.packings.base import Operation
 from tacita.packings.encoding import apply_unit, divide
 from tacita.packings.operations import RowSums, exponentials, rounds
 from tacita.packings.specs import AttentionSpecs
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
 from tacita.slots.stage import Live
 
@@ -153,7 +153,7 @@ class Early:
         """What is computed before the squarings that are left to `squared`."""
         return replace(exp, squarings=0) if self.squarings and isinstance(exp, PowerSpec) else exp
 
-    def squared(self, be: Backend, roots: tuple[Ct, ...]) -> tuple[Ct, ...]:
+    def squared(self, be: Backend, roots: Cts) -> Cts:
         """Lifted exponentials of their roots; those as they are without a squaring. A level each."""
         lifted = tuple(be.mul_int(ct, self._root_lift) for ct in roots) if self._root_lift > 1 else roots
         for _ in range(self.squarings):
@@ -214,7 +214,7 @@ def _squarings(exp: Spec, inverse: GoldschmidtSpec) -> int:
 
 def mixed_exponentials(
     name: str, specs: AttentionSpecs, early: Early | None, visible: Sequence[Array] | None, sums: RowSums
-) -> tuple[list[Operation], str, Callable[[Backend, Live], tuple[Ct, ...]]]:
+) -> tuple[list[Operation], str, Callable[[Backend, Live], Cts]]:
     """How an attention's exponentials are computed: (stages of their own, the tensor that the stage that
     mixes reads, live tensors -> exponentials as they are mixed). name: of the attention. visible: as of
     `operations.exponentials`. sums: of the rounds of its softmax."""

@@ -27,9 +27,8 @@ from tacita.packings.rows.division import Early, Gathered
 from tacita.packings.rows.linear import Affine, context_layout, head_sums
 from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.weights import AttentionPlan, Side
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
-Cts = tuple[Ct, ...]
 MIXING = 2  # levels from exponentials to context and sums, where iterations follow
 
 

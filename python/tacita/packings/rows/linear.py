@@ -28,7 +28,7 @@ from tacita.layouts.windows import HeadWindow
 from tacita.packings.encoding import WeightBias
 from tacita.packings.shared.linear import Linear, TextNorm, affine
 from tacita.packings.weights import Side
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.diagonals import Diagonals
 from tacita.slots.linear import LinearPlan
 
@@ -58,7 +58,7 @@ class Affine:
         real_map = RealMap.build(Diagonals.joined(tables), n_inputs=src.count, n_outputs=count)
         return Affine(real_map, tuple(v for _, bias in parts for v in dst.vectors(bias)))
 
-    def apply(self, be: Backend, x: Sequence[Ct]) -> tuple[Ct, ...]:
+    def apply(self, be: Backend, x: Sequence[Ct]) -> Cts:
         """Ciphertexts of src -> ciphertexts of dst."""
         return tuple(be.add_vector(ct, b) for ct, b in zip(self.map.apply(be, x), self.bias, strict=True))
 
@@ -72,7 +72,7 @@ def linear_of(layout: FeatureLayout) -> Linear[FeatureLayout]:
 
 def residual(
     be: Backend, x: Sequence[Ct], layout: FeatureLayout, factor: float, *, centred: bool = True
-) -> tuple[Ct, ...]:
+) -> Cts:
     """(x minus its mean over features, if centred) * factor at the first copy, zero elsewhere.
 
     x: with copies. One level as it is. Centred, one level when one ciphertext holds all features twice or
@@ -105,8 +105,6 @@ def _means(be: Backend, x: Sequence[Ct], layout: FeatureLayout) -> Ct:
 
 
 # LayerNorm on rows (`shared.linear`): sums over a window's positions, and a result with copies.
-
-Cts = tuple[Ct, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,9 +374,7 @@ def _folded(side: Array, windows: tuple[HeadWindow, ...], halves: bool) -> Array
     return fold_heads(side, heads, windows[0].width, halves=halves)
 
 
-def folded_variances(
-    be: Backend, side: Side, squares: Sequence[Ct], windows: tuple[HeadWindow, ...]
-) -> tuple[Ct, ...]:
+def folded_variances(be: Backend, side: Side, squares: Sequence[Ct], windows: tuple[HeadWindow, ...]) -> Cts:
     """Variances of folded queries or keys in every position of a folded head, stored for their rsqrt: a
     ciphertext a window. squares: results of the side's `squared` map. 2 levels."""
     products = (be.mul(ct, be.conjugate(ct)) for ct in squares)  # squares of both parts

@@ -40,10 +40,9 @@ from tacita.packings.shared.answer import block_answering
 from tacita.packings.shared.lowering import OneTextLowering
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Cts
 from tacita.slots.stage import Live
 
-Cts = tuple[Ct, ...]
 Values = Callable[[Backend, Live, Cts], tuple[Cts, Live]]  # exponentials -> values, and what is left behind
 MEAN = "average"  # the mask for a mean, of which a node of a model may have the name
 

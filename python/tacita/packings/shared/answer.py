@@ -15,8 +15,8 @@ from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response, Runs
 from tacita.layouts.vector import AnswerBlocks, VectorLayout, blocks_of
 from tacita.packings.encoding import WeightBias
-from tacita.packings.shared.linear import Cts, Linear, Map
-from tacita.slots.base import Backend, Ct
+from tacita.packings.shared.linear import Linear, Map
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
 
 

@@ -58,8 +58,7 @@ from tacita.packings.base import Operation
 from tacita.packings.encoding import WeightBias, apply_all
 from tacita.packings.operations import ANSWER, CHECK
 from tacita.packings.shared.answer import side_by_side, twice
-from tacita.packings.shared.linear import Cts
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
 from tacita.slots.stage import Interleaved
 

@@ -16,9 +16,9 @@ from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.base import Operation
 from tacita.packings.encoding import WeightBias
-from tacita.packings.shared.linear import Cts, Map, vector_linear
+from tacita.packings.shared.linear import Map, vector_linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, crossed, normalised, turned
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
 
 class OneQuery(ABC):

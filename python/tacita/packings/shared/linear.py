@@ -21,9 +21,8 @@ from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.encoding import Argument, OutputSpec, WeightBias, apply, output_bound
-from tacita.slots.base import Backend, Ct
+from tacita.slots.base import Backend, Ct, Cts
 
-Cts = tuple[Ct, ...]
 Apply = Callable[[Backend, Cts], Cts]
 T = TypeVar("T")
 
@@ -236,7 +235,7 @@ def _vector_maps(parts: Sequence[WeightBias], src: VectorLayout, dst: VectorLayo
 
 def _vector_residual(
     be: Backend, x: Sequence[Ct], layout: VectorLayout, factor: float, *, centred: bool
-) -> tuple[Ct, ...]:
+) -> Cts:
     """(x minus its mean over features, if centred) * factor, zero in the padding. One level; log2(period)
     rotations if centred."""
     ones = layout.vector(np.full(layout.size, factor))
@@ -250,7 +249,7 @@ def _vector_residual(
 class VectorNorm(TextNorm[VectorLayout]):
     """LayerNorm in vector packing. entry: from `exact_bound`; one level less than other norms."""
 
-    def variance(self, be: Backend, x: tuple[Ct, ...]) -> Ct:
+    def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. One level."""
         total = rotate_sum(be, be.square(x[0]), self.layout.period)
         return be.add_const(be.mul_int(total, round(self.scale)), self.offset)

@@ -50,10 +50,10 @@ from tacita.packings.operations import (
 from tacita.packings.shared import linear as shared
 from tacita.packings.shared.answer import TokenAnswering, at_first, vector_answering
 from tacita.packings.shared.choice import Choice
-from tacita.packings.shared.linear import Cts, L, Linear, TextNorm, exact_bound, vector_linear
+from tacita.packings.shared.linear import L, Linear, TextNorm, exact_bound, vector_linear
 from tacita.packings.specs import CircuitSpecs
 from tacita.packings.weights import AttentionPlan, ForwardPlan
-from tacita.slots.base import Backend
+from tacita.slots.base import Backend, Cts
 
 
 class Lowering(ABC):

@@ -164,11 +164,11 @@ def apply_unit(be: Backend, ct: Ct, spec: Spec) -> Ct:
     return apply(be, ct, spec, 1.0 / output_bound(spec))
 
 
-def real(be: Backend, ct: Ct, spec: Spec, output_scale: float) -> Ct:
-    """`apply` without an imaginary part, for a result that crosses a stage boundary: a steep function raises
-    the noise there too, and a ciphertext refreshed beside it would have it (decision 132). One conjugation
-    more."""
-    return doubled_real(be, apply(be, ct, spec, 0.5 * output_scale))
+def real(be: Backend, cts: Cts, spec: Spec, output_scale: float) -> Cts:
+    """`apply` of each without an imaginary part, for a result that crosses a stage boundary: a steep function
+    raises the noise there too, and a ciphertext refreshed beside it would have it (decision 132). One
+    conjugation more."""
+    return tuple(doubled_real(be, apply(be, ct, spec, 0.5 * output_scale)) for ct in cts)
 
 
 def divide_factor(spec: Spec) -> float:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from tacita.approx.poly import ConstantSpec
@@ -105,8 +106,8 @@ class RowSums(ABC):
         """Adds an offset in the places of sums."""
 
     def of_each(self, inverses: Cts, exps: Cts) -> Sequence[Ct]:
-        """The inverse for each of the exponentials: the same, unless a layout has several."""
-        return inverses * len(exps)
+        """The inverse for each of the exponentials, of which there is one for all or for each."""
+        return inverses * (len(exps) // len(inverses))
 
     def stored(self, be: Backend, exps: Cts, masks: Cts | None, spec: Spec) -> Cts:
         """Sums stored for the inverse `spec`. masks: None of squares."""
@@ -139,12 +140,10 @@ def rounds(name: str, specs: AttentionSpecs, sums: RowSums, mask: str) -> tuple[
     for number, one in enumerate(specs.rounds, 1):
         total, inverse, squares = (f"{name}.{part}{number}" for part in ("sums", "inverse", "squares"))
         masks = () if number > 1 else (mask,)
+        invert = partial(real, spec=one.inverse, output_scale=1.0 / one.steepest)
 
         def add_up(be: Backend, exps: Cts, *masks: Cts, one: Round = one) -> Cts:
             return sums.stored(be, exps, masks[0] if masks else None, one.inverse)
-
-        def invert(be: Backend, totals: Cts, one: Round = one) -> Cts:
-            return tuple(real(be, ct, one.inverse, 1.0 / one.steepest) for ct in totals)
 
         def square(be: Backend, exps: Cts, inverses: Cts, *masks: Cts, one: Round = one) -> Cts:
             return sums.squares(be, exps, inverses, masks[0] if masks else None, one)

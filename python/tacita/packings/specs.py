@@ -286,21 +286,14 @@ def _exact_kind(kind: type[Spec]) -> Callable[..., Spec]:
 
 def approximated(nodes: Mapping[str, Node]) -> dict[str, str]:
     """The nodes that are approximated or bounded, and their kind: "attention", "norm" or "function"."""
-    kinds = {name: kind_of(node) for name, node in nodes.items()}
-    return {name: kind for name, kind in kinds.items() if kind}
-
-
-def kind_of(node: Node) -> str | None:
-    """Which approximations a node has; None for a node that has none."""
-    match node:
-        case Attention():
-            return ATTENTION
-        case Norm():
-            return NORM
-        case FeedForward() | Function():
-            return FUNCTION
-        case _:
-            return None
+    kinds: dict[str, tuple[type[Any], ...]] = {
+        ATTENTION: (Attention,),
+        NORM: (Norm,),
+        FUNCTION: (FeedForward, Function),
+    }
+    return {
+        name: tag for name, node in nodes.items() for tag, kind in kinds.items() if isinstance(node, kind)
+    }
 
 
 def of_kind(what: str, nodes: Mapping[str, Any], name: str, kind: type[Found]) -> Found:

@@ -141,7 +141,7 @@ class Side:
 
     def root(self, be: Backend, variances: Cts) -> Cts:
         """1/sqrt(variance) / its largest value. Levels: the spec's."""
-        return tuple(real(be, ct, self.rsqrt, 1.0 / output_bound(self.rsqrt)) for ct in variances)
+        return real(be, variances, self.rsqrt, 1.0 / output_bound(self.rsqrt))
 
 
 def normalised(be: Backend, xs: Sequence[Ct], roots: Sequence[Ct], betas: Sequence[Array]) -> list[Ct]:

@@ -258,7 +258,7 @@ def _raises(kind: type[TacitaError], run: Callable[[], object]) -> None:
     raise AssertionError(f"expected {kind.__name__}")
 
 
-ALGEBRA: tuple[Callable[[Harness], None], ...] = (
+CHECKS: tuple[Callable[[Harness], None], ...] = (
     check_round_trip,
     check_additions,
     check_products,
@@ -270,9 +270,6 @@ ALGEBRA: tuple[Callable[[Harness], None], ...] = (
     check_poly,
     check_levels,
     check_shapes,
-)
-CHECKS = (
-    *ALGEBRA,
     check_bootstrap,
     check_bootstrap_through,
     check_coefficient_product,

@@ -145,6 +145,13 @@ class LinearPlan:
                 hint="pass one per input; the length of the vectors must divide the slots",
             )
 
+    def beside(self, count: int) -> LinearPlan:
+        """Returns the same map on vectors that have so many slots for each of these."""
+        terms = self.terms * np.array([1, count, 1, count, 1], dtype=np.int32)
+        vectors = self.vectors if self.period == 1 else np.repeat(self.vectors, count, axis=1)
+        steps = self.horner_step * count, self.post * count
+        return LinearPlan(self.n_inputs, self.n_outputs, vectors, terms, *steps)
+
     @staticmethod
     def from_diagonals(
         diagonals: Diagonals | Halves | ByPlace,

@@ -134,19 +134,10 @@ def _by_count(_: LinearPlan) -> dict[int, LinearPlan]:
 
 
 def spread(plan: LinearPlan, count: int) -> LinearPlan:
-    """Returns the same map on so many texts side by side."""
+    """Returns `LinearPlan.beside`, which is kept as long as the plan is."""
     plans = _by_count(plan)
     if count not in plans:
-        terms = plan.terms * np.array([1, count, 1, count, 1], dtype=np.int32)
-        vectors = plan.vectors if plan.period == 1 else np.repeat(plan.vectors, count, axis=1)
-        plans[count] = LinearPlan(
-            plan.n_inputs,
-            plan.n_outputs,
-            vectors,
-            terms,
-            horner_step=plan.horner_step * count,
-            post=plan.post * count,
-        )
+        plans[count] = plan.beside(count)
     return plans[count]
 
 

@@ -11,26 +11,24 @@ import pytest
 
 from tacita.approx import inverse, rsqrt
 from tacita.packings.encoding import Argument, apply_unit
-from tacita.packings.multidiagonal.attention import Attention
-from tacita.packings.multidiagonal.lowering import FirstTokenAttention
+from tacita.packings.multidiagonal.lowering import inversion
 from tacita.packings.weights import Side
 from tacita.slots.noise import LARGEST, NoiseModel
 from tacita.slots.sim import SimBackend
 
 SPAN, SLOTS = (1e-3, 1.0), 1 << 12
 INVERSE, ROOT = inverse.fit(SPAN, 1e-3), rsqrt.fit(SPAN, 1e-3)
-ATTENTION: Any = SimpleNamespace(plan=SimpleNamespace(specs=SimpleNamespace(inverse=INVERSE)))
+PLAN: Any = SimpleNamespace(specs=SimpleNamespace(inverse=INVERSE))
 SIDE: Any = SimpleNamespace(rsqrt=ROOT)
 
 
 @pytest.mark.parametrize(
     ("run", "spec"),
     [
-        (lambda be, cts: Attention.invert(ATTENTION, be, cts), INVERSE),
-        (lambda be, cts: FirstTokenAttention.invert(ATTENTION, be, cts), INVERSE),
+        (lambda be, cts: inversion("a", PLAN).run(be, {"a.sums": cts})["a.inverse"], INVERSE),
         (lambda be, cts: Side.root(SIDE, be, cts), ROOT),
     ],
-    ids=["diagonals", "first token", "queries and keys"],
+    ids=["diagonals", "queries and keys"],
 )
 def test_a_result_beside_which_others_are_refreshed_is_real(run: Callable[..., Any], spec: Any) -> None:
     be, form = (

@@ -9,7 +9,7 @@ over sequences; they are encoded in blocks so that the encodings of a large map 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,9 +35,8 @@ VECTORS = 128  # encoded at once: 8 MB each at 15 limbs
 
 @dataclass(frozen=True, eq=False)
 class CellMap:
-    """An affine map y = A x + b into cells. plans: blocks with vectors of one number per token (see
-    `_stretched`); each adds into the outputs from `first_output` on, reading the inputs from `first_input`
-    on. Uses one level."""
+    """An affine map y = A x + b into cells. blocks: (first output, first input, plan with vectors of one
+    number per token), each of which adds into the outputs from the first on. Uses one level."""
 
     dst: Cells
     blocks: tuple[tuple[int, int, LinearPlan], ...]
@@ -63,7 +62,7 @@ class CellMap:
         outs: list[Ct | None] = [None] * self.dst.count
         shape = self.dst.shape
         for first_output, first_input, plan in self.blocks:
-            parts = be.linear(xs[first_input : first_input + plan.n_inputs], _stretched(plan, shape.step))
+            parts = be.linear(xs[first_input : first_input + plan.n_inputs], plan.beside(shape.step))
             for j, part in enumerate(parts, first_output):
                 before = outs[j]
                 outs[j] = part if before is None else be.add(before, part)
@@ -122,16 +121,6 @@ def _with_all_outputs(part: Diagonals, outputs: int) -> Diagonals:
     used = {j for (j, _, _), v in part.items() if np.any(v)}
     extra = {key: v + 1e-30 for key, v in part.items() if key[0] not in used and key[1:] == (0, 0)}
     return {**part, **extra} if len(used) < outputs else part
-
-
-def _stretched(plan: LinearPlan, step: int) -> LinearPlan:
-    """The plan on slots where a token takes `step` of them."""
-    terms = plan.terms.copy()
-    terms[:, [1, 3]] *= step
-    vectors = np.repeat(plan.vectors, step, axis=1)
-    return replace(
-        plan, source=vectors, terms=terms, horner_step=plan.horner_step * step, post=plan.post * step
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,10 +256,6 @@ class CellSums(RowSums):
     def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
         """In all slots."""
         return tuple(be.add_const(ct, offset) for ct in sums)
-
-    def of_each(self, inverses: Cts, exps: Cts) -> Sequence[Ct]:
-        """A head has one of both."""
-        return inverses
 
     def _total(self, be: Backend, ct: Ct) -> Ct:
         return rotate_sum(be, ct, self.shape.tokens, self.shape.step)

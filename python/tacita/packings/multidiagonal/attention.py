@@ -19,7 +19,7 @@ import numpy as np
 from tacita.layouts.arrays import Array
 from tacita.layouts.multidiagonal import Features, MultiDiagonal
 from tacita.layouts.rotations import rotate_sum
-from tacita.packings.encoding import output_bound, real
+from tacita.packings.encoding import output_bound
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.operations import RowSums
@@ -195,19 +195,8 @@ class Attention:
         total = partial(rotate_sum, width=shape.places, step=shape.diagonal)
         return DiagonalSums(self.layout, total, slice(1, None))
 
-    def invert(self, be: Backend, sums: Cts) -> Cts:
-        """1 / sums / its largest value. Levels: the inverse's."""
-        spec = self.plan.specs.inverse
-        return (real(be, sums[0], spec, 1.0 / output_bound(spec)),)
-
     def project(self, be: Backend, x: Cts, context: Cts, inverse: Cts) -> Cts:
         """(Attention output + x) / exit, centred or not. 2 levels below context and inverse, 1 below x, the
         residual."""
         out = self.projection.apply(be, [be.mul(ct, inverse[0]) for ct in context])
         return self.add(be, out, x)
-
-
-def sum_tokens(be: Backend, ct: Ct, layout: Features) -> Ct:
-    """The sum over tokens, everywhere, of what is the same in every diagonal. log2(tokens) rotations, no
-    level."""
-    return rotate_sum(be, ct, layout.shape.columns, layout.shape.batch)

@@ -18,6 +18,7 @@ from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.multidiagonal import Features, by_key, by_token
 from tacita.layouts.numbered import tensor_of
 from tacita.layouts.registry import Shape
+from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.base import Block, Operation, Target, Tensor, heads_of
@@ -26,7 +27,6 @@ from tacita.packings.multidiagonal.attention import (
     Attention,
     DiagonalSums,
     dots,
-    sum_tokens,
     variance,
 )
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
@@ -109,8 +109,10 @@ class FirstTokenAttention(TextQuery):
 
     @cached_property
     def sums(self) -> RowSums:
-        """Over the tokens, everywhere."""
-        return DiagonalSums(self._layout, partial(sum_tokens, layout=self._layout), slice(1))
+        """Over the tokens, everywhere: log2(tokens) rotations."""
+        shape = self._layout.shape
+        total = partial(rotate_sum, width=shape.columns, step=shape.batch)
+        return DiagonalSums(self._layout, total, slice(1))
 
     def add_up(self, be: Backend, exps: Cts, masks: Cts) -> Cts:
         """Row sums stored for the inverse, everywhere. One level. masks: first keep[token], not read after
@@ -118,17 +120,12 @@ class FirstTokenAttention(TextQuery):
         specs = self.plan.specs
         return self.sums.stored(be, exps, None if specs.rounds else masks, specs.inverse)
 
-    def invert(self, be: Backend, sums: Cts) -> Cts:
-        """1 / sums / its largest value. Levels: the inverse's."""
-        spec = self.plan.specs.inverse
-        return (real(be, sums[0], spec, 1.0 / output_bound(spec)),)
-
     def project(self, be: Backend, x: Cts, exps: Cts, inverse: Cts, first: Cts, masks: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. 3 levels below x, exps and inverse; first: of
         the residual."""
         weighted = exps[0] if self.plan.specs.rounds else be.mul(exps[0], masks[0])
         values = [be.mul(v, inverse[0]) for v in self.value.apply(be, x)]
-        return self._ended(be, [be.mul(v, weighted) for v in values], first)
+        return self.end(be, [be.mul(v, weighted) for v in values], first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,32 +178,37 @@ class DiagonalLowering(OneTextLowering[Features]):
     def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
         attention = Attention(plan, self._layout)
-        parts = ("scores", "context", "sums", "inverse")
-        scores, context, sums, inverse = (f"{name}.{part}" for part in parts)
+        scores, context, inverse = (f"{name}.{part}" for part in ("scores", "context", "inverse"))
         further, mixed = rounds(name, plan.specs, attention.sums, MASK)
         reads = (residual, context, inverse)
         normed, roots = plan.roots(name, (x,), attention.squares)
         return [
             *normed,
-            Operation.of(f"{name}.scores", (x, *roots), scores, attention.scores),
+            Operation.of(scores, (x, *roots), scores, attention.scores),
             exponentials(name, plan.specs.exp, attention.visible),
             *further,
-            Operation.of(f"{name}.mix", (x, mixed, MASK), (context, sums), attention.mix),
-            Operation.of(f"{name}.invert", (sums,), inverse, attention.invert),
+            Operation.of(f"{name}.mix", (x, mixed, MASK), (context, f"{name}.sums"), attention.mix),
+            inversion(name, plan),
             Operation.of(f"{name}.project", reads, target.live, attention.project),
         ]
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, attention = block.name, block.x.live, FirstTokenAttention(plan, self._layout)
-        sums, inverse = f"{name}.sums", f"{name}.inverse"
         further, mixed = rounds(name, plan.specs, attention.sums, MASK)
         operations, back = attention.begin(name, x, block.residual.live)
-        reads = (x, mixed, inverse, back, MASK)
+        reads = (x, mixed, f"{name}.inverse", back, MASK)
         return [
             *operations,
             exponentials(name, plan.specs.exp, attention.visible),
             *further,
-            Operation.of(f"{name}.sums", (mixed, MASK), sums, attention.add_up),
-            Operation.of(f"{name}.invert", (sums,), inverse, attention.invert),
+            Operation.of(f"{name}.sums", (mixed, MASK), f"{name}.sums", attention.add_up),
+            inversion(name, plan),
             Operation.of(f"{name}.project", reads, target.live, attention.project),
         ]
+
+
+def inversion(name: str, plan: AttentionPlan) -> Operation:
+    """`NAME.sums` -> `NAME.inverse`: 1 / sums / its largest value. Levels: the inverse's."""
+    spec = plan.specs.inverse
+    invert = partial(real, spec=spec, output_scale=1.0 / output_bound(spec))
+    return Operation.of(f"{name}.invert", (f"{name}.sums",), f"{name}.inverse", invert)

@@ -58,10 +58,6 @@ class TokenSums(RowSums):
             be.add_vector(ct, in_heads(w) * offset) for ct, w in zip(sums, self.windows, strict=True)
         )
 
-    def of_each(self, inverses: Cts, exps: Cts) -> Sequence[Ct]:
-        """There is one of both for each window."""
-        return inverses
-
 
 def in_heads(window: HeadWindow) -> Array:
     """[window]: 1 at the positions of the window's heads, 0 elsewhere."""
@@ -217,10 +213,6 @@ class FirstTokenAttention(TextQuery):
         if self.gathered:
             return tuple(self.gathered.divide(be, context, sums[0], self.specs.inverse))
         return tuple(divide(be, c, s, self.specs.inverse) for c, s in zip(context, sums, strict=True))
-
-    def project(self, be: Backend, first: Cts, attended: Cts) -> Cts:
-        """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""
-        return self._ended(be, attended, first)
 
 
 def above(be: Backend, x: Cts, exps: Cts) -> Cts:

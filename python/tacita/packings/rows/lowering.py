@@ -182,7 +182,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
             *stages,
             Operation(f"{name}.mix", (*reads, read), mix),
             Operation.of(f"{name}.attend", (context, sums), attended, attention.attend),
-            Operation.of(f"{name}.project", (back, attended), target.live, attention.project),
+            Operation.of(f"{name}.project", (attended, back), target.live, attention.end),
         ]
 
     def _packed_entry(self) -> bool:

@@ -164,6 +164,6 @@ class TextQuery(OneQuery):
         half = len(queries) // 2
         return tuple(turned(be, queries[:half], queries[half:], cos, sin))
 
-    def _ended(self, be: Backend, attended: Sequence[Ct], first: Cts) -> Cts:
+    def end(self, be: Backend, attended: Sequence[Ct], first: Cts) -> Cts:
         """(Attention output + first) / exit, centred or not. One level below both. first: of the residual."""
         return self._add(be, self.projection.apply(be, attended), first)

@@ -192,15 +192,15 @@ def diagonals(weight: Array, dst: Features, src: Features, moves: Sequence[int])
 # Masks of the real tokens, by token and in the layout of the scores.
 
 
-def by_token(layout: Features, keep: Array) -> Array:
-    """Spreads keep (tokens,) to a slot vector: keep[token] in every diagonal and head."""
-    _, t, _ = layout.shape.coordinates
-    return layout.shape.tiled(keep[t])
-
-
-def by_key(layout: Features, keep: Array) -> list[Array]:
-    """Spreads keep (tokens,) over the scores S^T[key, query]: keep[key], a slot vector per ciphertext."""
+def keys_of(layout: Features) -> list[IntArray]:
+    """The key of each slot of the scores S^T[key, query]: a period for each of their ciphertexts."""
     shape = layout.shape.with_rows(layout.shape.columns)
     q, t, _ = shape.coordinates
-    firsts = shape.places * np.arange(shape.count)
-    return [shape.tiled(keep[(first + q + t) % shape.columns]) for first in firsts]
+    return [(first + q + t) % shape.columns for first in shape.places * np.arange(shape.count)]
+
+
+def masks_of(layout: Features, keep: Array, *, scores: bool = True) -> list[Array]:
+    """Periods of the masks of keep (tokens,): keep[token] in every diagonal and head, and keep[key] over the
+    scores, where those are asked for."""
+    _, t, _ = layout.shape.coordinates
+    return [keep[t], *(keep[key] for key in (keys_of(layout) if scores else []))]

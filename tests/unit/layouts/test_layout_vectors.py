@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacita.layouts.columns import BatchAnswer, BatchShape, Columns, batch_request
-from tacita.layouts.multidiagonal import Features, by_key, by_token
+from tacita.layouts.multidiagonal import Features, masks_of
 from tacita.layouts.numbered import tensor_of
 from tacita.layouts.rows import FeatureLayout, RowsShape
 from tacita.layouts.runs import HIDDEN, MASK, Layout, Request, Response
@@ -35,7 +36,7 @@ def layouts() -> Iterator[Layout]:
     yield Layout("rows", request, token_response(rows.inner(11), SLOTS, TOKENS, 5, 2.0))
     heads = Features.hidden(SLOTS, TOKENS, 2, 4)
     hidden = tensor_of(HIDDEN, (TOKENS, SIZE), SLOTS, heads.pack)
-    mask = tensor_of(MASK, (TOKENS,), SLOTS, lambda keep: [by_token(heads, keep), *by_key(heads, keep)])
+    mask = tensor_of(MASK, (TOKENS,), SLOTS, partial(masks_of, heads))
     request = Request(SLOTS, 1, TOKENS, SIZE, 1.0, {HIDDEN: hidden, MASK: mask})
     yield Layout("multidiagonal", request, AnswerBlocks(SLOTS, 8, 13, False, 2.0).response)
     yield Layout("multidiagonal", request, token_response(heads.inner(5), SLOTS, TOKENS, 2, 2.0))

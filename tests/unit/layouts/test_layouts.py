@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from greedy import run_greedily
 
 from tacita.errors import ShapeError
 from tacita.layouts.columns import BatchAnswer, BatchShape, Columns, batch_request
-from tacita.layouts.multidiagonal import Features, by_key, by_token
+from tacita.layouts.multidiagonal import Features, masks_of
 from tacita.layouts.numbered import runs_of, tensor_of
 from tacita.layouts.registry import Shape
 from tacita.layouts.rows import FeatureLayout, RowsShape
@@ -222,7 +223,7 @@ def test_answers_that_do_not_fit_are_refused(blocks):
 def test_masks_on_diagonals_are_in_range(tokens):
     """A mask goes on by one number a slot, so one run may have as many numbers as slots."""
     layout = Features.hidden(1 << 15, tokens, 2, 64)
-    mask = tensor_of(MASK, (tokens,), 1 << 15, lambda keep: [by_token(layout, keep), *by_key(layout, keep)])
+    mask = tensor_of(MASK, (tokens,), 1 << 15, partial(masks_of, layout))
     Request(1 << 15, 1, tokens, 128, 1.0, {MASK: mask}).check()
 
 

@@ -17,7 +17,7 @@ from functools import cached_property, partial, reduce
 import numpy as np
 
 from tacita.layouts.arrays import Array
-from tacita.layouts.multidiagonal import Features, MultiDiagonal
+from tacita.layouts.multidiagonal import Features, MultiDiagonal, keys_of
 from tacita.layouts.rotations import rotate_sum
 from tacita.packings.encoding import output_bound
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
@@ -103,11 +103,9 @@ def rotary_of(angles: RotaryAngles, layout: Features) -> tuple[list[Array], list
 def by_pair(layout: Features, table: Array) -> list[Array]:
     """(heads, queries, keys) -> a vector of a period for each ciphertext of scores, S^T[key, query]; zero
     where there is no head."""
-    shape = scores_layout(layout)
-    q, t, z = shape.coordinates
-    firsts, head = shape.places * np.arange(shape.count), np.minimum(z, layout.heads - 1)
-    keys = [(first + q + t) % shape.columns for first in firsts]
-    return [np.where(z < layout.heads, table[head, t, key], 0.0) for key in keys]
+    _, t, z = scores_layout(layout).coordinates
+    head = np.minimum(z, layout.heads - 1)
+    return [np.where(z < layout.heads, table[head, t, key], 0.0) for key in keys_of(layout)]
 
 
 class Attention:

@@ -15,7 +15,7 @@ import numpy as np
 from tacita.blocks.graph import Graph
 from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array, IntArray
-from tacita.layouts.multidiagonal import Features, by_key, by_token
+from tacita.layouts.multidiagonal import Features, masks_of
 from tacita.layouts.numbered import tensor_of
 from tacita.layouts.registry import Shape
 from tacita.layouts.rotations import rotate_sum
@@ -162,9 +162,7 @@ class DiagonalLowering(OneTextLowering[Features]):
         by masks in the layout of the scores."""
         layout, tokens = self._layout, self._tokens
 
-        def masks(keep: Array) -> list[Array]:
-            return [by_token(layout, keep), *(by_key(layout, keep) if self._has_queries(tokens) else [])]
-
+        masks = partial(masks_of, layout, scores=self._has_queries(tokens))
         hidden = tensor_of(HIDDEN, (tokens, layout.size), self._slots, layout.pack)
         return self._request({HIDDEN: hidden, MASK: tensor_of(MASK, (tokens,), self._slots, masks)})
 

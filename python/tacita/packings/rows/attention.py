@@ -16,7 +16,7 @@ import numpy as np
 
 from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import doubled_parts, doubled_real
-from tacita.layouts.rows import FeatureLayout, linear_diagonals
+from tacita.layouts.rows import FeatureLayout
 from tacita.layouts.windows import HeadWindow, mask_numbers, placed
 from tacita.packings.encoding import SUMMED, Argument, divide, divide_factor, stored_bound
 from tacita.packings.operations import RowSums
@@ -25,7 +25,6 @@ from tacita.packings.rows.linear import (
     Affine,
     context_layout,
     fold_copies,
-    fold_heads,
     folded_layout,
     folded_maps,
     folded_variances,
@@ -122,13 +121,14 @@ class Attention:
         self.phases = _phases(positional, windows)
         self.added = [_added(positional, window, specs) for window in windows]
         scale = context_scale(specs) * (early.context if early else 1.0)
-        self.value, self.value_bias = _value(plan, layout, windows, scale)
+        self.value, self.value_bias = folded_maps([plan.value(scale)], layout, windows, halves=False)
         self.gathered = None if early else Gathered.of([window for window in windows if not window.shared])
         self.packs, self.unpacks = [pack_plan(w) for w in windows], [unpack_plan(w) for w in windows]
         factor = early.scale if early else Argument.of(specs.inverse).scale
         self.lift = min(SUMMED * factor, LARGEST)  # of row sums: by the masks, until the last map
         self.unfolds = _unfolds(windows, self.gathered, factor / self.lift, early)
-        self.projection = _projection(plan, specs, layout, windows)
+        back = plan.projection(1.0 / (divide_factor(specs.inverse) * context_scale(specs)))
+        self.projection = Affine.build(*back, context_layout(windows, plan.head_size), layout)
         self.add = linear_of(layout).adder(plan.output)
 
     def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
@@ -299,29 +299,11 @@ def _unfolds(
     return tuple(unfold_plan(w, 0.25, scale, places.get(w)) for w in windows)
 
 
-def _value(
-    plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...], factor: float
-) -> tuple[LinearPlan, tuple[Array, ...]]:
-    folded, (weight, bias) = folded_layout(windows), plan.value(factor)
-    sides = (fold_heads(side, plan.heads, windows[0].width) for side in (weight, bias))
-    matrix, shift = sides
-    diagonals = linear_diagonals(matrix, layout, folded)
-    value = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=len(windows))
-    return value, tuple(folded.vectors(shift))
-
-
 def context_scale(specs: AttentionSpecs) -> float:
     """stored context = context * this: within the reach of the divisor, beside which it may be stored, and at
     most 1 once divided."""
     before = min(1.0, stored_bound(specs.inverse)) / specs.context
     return min(before, 1.0 / (divide_factor(specs.inverse) * specs.attended))
-
-
-def _projection(
-    plan: AttentionPlan, specs: AttentionSpecs, layout: FeatureLayout, windows: tuple[HeadWindow, ...]
-) -> Affine:
-    weight, bias = plan.projection(1.0 / (divide_factor(specs.inverse) * context_scale(specs)))
-    return Affine.build(weight, bias, context_layout(windows, plan.head_size), layout)
 
 
 def _sum_offset(window: HeadWindow, offset: float) -> Array:

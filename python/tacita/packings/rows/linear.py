@@ -350,14 +350,15 @@ def folded_maps(
     *,
     halves: bool,
 ) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """One plan for folded Q and K, which share the rotations of x, and their biases. sides:
-    maps of stored x. halves: as of `fold_heads`."""
+    """One plan for folded Q and K, or V, which share the rotations of x, and their biases. sides: maps of
+    stored x. halves: as of `fold_heads`."""
     folded, parts = folded_layout(windows), list[Diagonals]()
     for n, (weight, _) in enumerate(sides):
         matrix = _folded(weight, windows, halves)
         parts.append(linear_diagonals(matrix, layout, folded, n * len(windows)))
     diagonals = Diagonals.joined(parts)
-    plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=2 * len(windows))
+    outputs = len(sides) * len(windows)
+    plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=outputs)
     return plan, folded_vectors([bias for _, bias in sides], windows, halves=halves)
 
 

@@ -9,7 +9,7 @@ slots-to-coefficients and no level, so the sum is fresh whatever is left of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,77 +29,64 @@ from tacita.slots.bootstraps import INPUT_LEVEL, CoefficientMatrix
 Places = tuple[IntArray, IntArray, int]  # of `Transposition.features`
 
 
-@dataclass(frozen=True, eq=False)
-class CoefficientForward:
-    """The block's products of coefficients, and the activation between them. harmonics: of the activation
-    divided by its largest value, its argument the domain as [-1, 1].
+def coefficient_operations(
+    plan: ForwardPlan,
+    linear: Linear[FeatureLayout],
+    activation: FourierSpec,
+    name: str,
+    x: str,
+    residual: str,
+    target: str,
+) -> list[Operation]:
+    """The stages of the block: two products of coefficients and what goes to and from them.
 
-    first: from turned rows to inner features; second: from turned rows and those to half of the turned sum,
-    which `Transposition.back` doubles.
+        arrange     rows -> turned                                                 1 level
+        activate    f(inner) / its largest value, at the level of the next product from level 1
+        contract    half of the sum, turned, which `Transposition.back` doubles    from level 1, to the top
+        restore     the sum in rows: as a norm takes it, or complete               1 level
+
+    x, residual, target: live tensors; the sum goes into the target.
     """
+    layout, transposition = linear.layout, Transposition(linear.layout.shape)
+    tokens, places = layout.shape.tokens, transposition.features(layout)
+    low, high = activation.domain
+    middle, reach = 0.5 * (low + high), 0.5 * (high - low)
+    up, shift = plan.entry.fold(*plan.wide)
+    first = CoefficientMatrix(tokens, _inputs(up / reach, places), (shift - middle) / reach)
+    down, added = plan.contraction
+    both = np.hstack([plan.output.fold_residual(len(down)), down])
+    second = CoefficientMatrix(tokens, *_outputs(both, added, places, layout))
+    harmonics = activation.harmonics / output_bound(activation)  # its argument is the domain as [-1, 1]
 
-    transposition: Transposition
-    linear: Linear[FeatureLayout]
-    harmonics: Array
-    first: CoefficientMatrix
-    second: CoefficientMatrix
-    complete: bool
+    def activate(be: Backend, turned: Cts) -> Cts:
+        return tuple(be.coefficient_product(turned, first, harmonics, INPUT_LEVEL))
 
-    @staticmethod
-    def build(
-        plan: ForwardPlan, linear: Linear[FeatureLayout], activation: FourierSpec
-    ) -> CoefficientForward:
-        """Builds both products."""
-        transposition, bound = Transposition(linear.layout.shape), output_bound(activation)
-        tokens, places = transposition.shape.tokens, transposition.features(linear.layout)
-        (low, high) = activation.domain
-        middle, reach = 0.5 * (low + high), 0.5 * (high - low)
-        up, shift = plan.entry.fold(*plan.wide)
-        wide = _inputs(up / reach, places)
-        down, added = plan.contraction
-        both = np.hstack([plan.output.fold_residual(len(down)), down])
-        narrow, bias = _outputs(both, added, places, linear.layout)
-        return CoefficientForward(
-            transposition,
-            linear,
-            activation.harmonics / bound,
-            CoefficientMatrix(tokens, wide, (shift - middle) / reach),
-            CoefficientMatrix(tokens, narrow, bias),
-            plan.output.complete,
-        )
+    def contract(be: Backend, residual: Cts, active: Cts) -> Cts:
+        return tuple(be.coefficient_product((*residual, *active), second))
 
-    def arrange(self, be: Backend, y: Cts) -> Cts:
-        """Rows -> turned. One level."""
-        return self.transposition.forward(be, y)
+    def restore(be: Backend, total: Cts) -> Cts:
+        back = transposition.back(be, total)
+        return linear.complete(be, back, layout) if plan.output.complete else back
 
-    def activate(self, be: Backend, turned: Cts) -> Cts:
-        """f(inner) / its largest value, at the level that the next product takes. From level 1."""
-        return tuple(be.coefficient_product(turned, self.first, self.harmonics, INPUT_LEVEL))
-
-    def contract(self, be: Backend, residual: Cts, active: Cts) -> Cts:
-        """Half of the sum, turned, at the top. residual: turned. Both from level 1."""
-        return tuple(be.coefficient_product((*residual, *active), self.second))
-
-    def restore(self, be: Backend, total: Cts) -> Cts:
-        """The sum in rows: as a norm takes it, or complete. One level."""
-        back = self.transposition.back(be, total)
-        return self.linear.complete(be, back, self.linear.layout) if self.complete else back
-
-    def operations(self, name: str, x: str, residual: str, target: str) -> list[Operation]:
-        """The four stages of the block. x, residual, target: live tensors; the sum goes into the target."""
-        turned, active, total = f"{name}.turned", f"{name}.active", f"{name}.total"
-        back = turned if residual == x else f"{name}.residual"
-        stages = [_complex(Operation.of(f"{name}.arrange", (x,), turned, self.arrange), turned)]
-        if back != turned:
-            more = Operation.of(f"{name}.arrange_residual", (residual,), back, self.arrange)
-            stages.append(_complex(more, back))
-        activate = Operation.of(f"{name}.activate", (turned,), active, self.activate)
-        contract = Operation.of(f"{name}.contract", (back, active), total, self.contract)
-        stages += [
-            replace(_complex(operation, tensor), refreshes=True)
-            for operation, tensor in ((activate, active), (contract, total))
-        ]
-        return [*stages, Operation.of(f"{name}.restore", (total,), target, self.restore)]
+    turned, active, total = f"{name}.turned", f"{name}.active", f"{name}.total"
+    arranged = [(f"{name}.arrange", x, turned)]
+    if residual != x:
+        arranged.append((f"{name}.arrange_residual", residual, f"{name}.residual"))
+    products = (
+        Operation.of(f"{name}.activate", (turned,), active, activate),
+        Operation.of(f"{name}.contract", (arranged[-1][2], active), total, contract),
+    )
+    return [
+        *(
+            _complex(Operation.of(stage, (rows,), to, transposition.forward), to)
+            for stage, rows, to in arranged
+        ),
+        *(
+            replace(_complex(one, to), refreshes=True)
+            for one, to in zip(products, (active, total), strict=True)
+        ),
+        Operation.of(f"{name}.restore", (total,), target, restore),
+    ]
 
 
 def _complex(operation: Operation, tensor: str) -> Operation:
@@ -143,6 +130,5 @@ class CoefficientLowering(RowLowering):
         activation = self._specs.function(block.name).function
         if block.x.form.first or f.gate or not isinstance(activation, FourierSpec):
             return super()._feed_forward(block, f, target)
-        plan = self._forward_plan(block, f, target)
-        forward = CoefficientForward.build(plan, self._of_tokens, activation)
-        return forward.operations(block.name, block.x.live, block.residual.live, target.live)
+        plan, names = self._forward_plan(block, f, target), (block.name, block.x.live, block.residual.live)
+        return coefficient_operations(plan, self._of_tokens, activation, *names, target.live)

@@ -279,7 +279,7 @@ def head_in_columns(
     output = OutputSpec(1.0, Encoding(1.0), centred=True)
     plan = AttentionPlan(1, (eye, eye, eye, eye), specs, Encoding(1.0), output, positional)
     columns, double = Columns.by_heads(shape, 1, size), Split.double(shape.tokens)
-    attention = BatchAttention.build(plan, columns, split, double)
+    attention = BatchAttention(plan, columns, split, double)
     return at_lowest(shape.slots, lambda be: _walk(attention, be)).counts
 
 

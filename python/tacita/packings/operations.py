@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from tacita.approx.poly import ConstantSpec
 from tacita.approx.softmax import Round
@@ -25,17 +25,13 @@ CHECK, ANSWER = "check", "answer"
 Check = Callable[[Backend, Ct, Ct], Ct]  # of a variance and its root: see `norm_check`
 
 
-class Answering(Protocol):
-    """What is made of a pooled tensor, in some layout."""
+@dataclass(frozen=True, eq=False)
+class Answering:
+    """What is made of a pooled tensor, in some layout. response: its layout. apply: (pooled, the norm check
+    of `norm_check`) -> the response."""
 
-    @property
-    def response(self) -> Response:
-        """The layout of the response."""
-        ...
-
-    def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
-        """pooled, and the norm check of `norm_check` -> the response."""
-        ...
+    response: Response
+    apply: Callable[[Backend, Cts, Ct], Cts]
 
 
 def approximated(name: str, x: str, result: str, spec: Spec, refreshed: Spec | None = None) -> Operation:

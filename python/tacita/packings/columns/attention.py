@@ -102,40 +102,23 @@ class QueryKeys:
     estimate: Ct | None = None
 
 
-@dataclass(frozen=True, eq=False)
 class BatchAttention:
     """One attention of a batch. Build, then `attend` and `project`."""
 
-    columns: Columns
-    plan: AttentionPlan
-    scores_split: Split
-    mix_split: Split
-    query_key: tuple[ColumnMap, ...]
-    value: tuple[ColumnMap, ...]
-    projection: ColumnMap
-    squares: RowSquares | None
-    squared: tuple[tuple[ColumnMap, ...], ...]
-
-    @staticmethod
-    def build(plan: AttentionPlan, columns: Columns, scores_split: Split, mix_split: Split) -> BatchAttention:
+    def __init__(self, plan: AttentionPlan, columns: Columns, scores_split: Split, mix_split: Split) -> None:
         """Builds all maps. columns: of x, context and result, by heads."""
-        query, key = plan.query(DOUBLED), plan.key(DOUBLED)
-        lift = 1 if plan.specs.rounds else plan.specs.lift
-        value, size = plan.value(DOUBLED / plan.specs.context / lift), plan.head_size
+        self.plan, self.columns, self.scores_split, self.mix_split = plan, columns, scores_split, mix_split
+        sides, size, specs = (plan.query(DOUBLED), plan.key(DOUBLED)), plan.head_size, plan.specs
+        value = plan.value(DOUBLED / specs.context / (1 if specs.rounds else specs.lift))
         groups = [columns.index[i : i + size] for i in range(0, columns.count, size)]
         order = _pairing(size, plan.positional)
-        squared = plan.squared()
-        return BatchAttention(
-            columns=columns,
-            plan=plan,
-            scores_split=scores_split,
-            mix_split=mix_split,
-            query_key=tuple(_query_key(query, key, columns, group[order]) for group in groups),
-            value=tuple(_part(*value, columns, group) for group in groups),
-            projection=_projection(plan, columns),
-            squares=RowSquares.build(plan, columns),
-            squared=tuple(tuple(_part(*side, columns, group) for group in groups) for side in squared),
-        )
+        self.query_key = [_query_key(*sides, columns, group[order]) for group in groups]
+        self.value = [_part(*value, columns, group) for group in groups]
+        matrix, offset = plan.projection(specs.context * output_bound(specs.inverse))
+        back = plan.output.fold_residual(len(offset))
+        self.projection = ColumnMap.build([(matrix, columns), (back, columns)], offset, columns)
+        self.squares = RowSquares.build(plan, columns)
+        self.squared = [[_part(*side, columns, group) for group in groups] for side in plan.squared()]
 
     def variances(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of normalised queries and keys, one ciphertext each for a group of heads. 2 levels."""
@@ -391,10 +374,3 @@ def _query_key(
 
 def _part(weight: Array, bias: Array, src: Columns, index: IntArray) -> ColumnMap:
     return ColumnMap.build([(weight, src)], bias, Columns(src.shape, index))
-
-
-def _projection(plan: AttentionPlan, columns: Columns) -> ColumnMap:
-    """W_o context + residual; both divisors and exit folded in."""
-    matrix, offset = plan.projection(plan.specs.context * output_bound(plan.specs.inverse))
-    back = plan.output.fold_residual(len(offset))
-    return ColumnMap.build([(matrix, columns), (back, columns)], offset, columns)

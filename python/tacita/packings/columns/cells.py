@@ -8,7 +8,7 @@ over sequences; they are encoded in blocks so that the encodings of a large map 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,11 +17,10 @@ import numpy as np
 
 from tacita.layouts.columns import Array, BatchAnswer, BatchShape, Cells, Columns, IntArray
 from tacita.layouts.rotations import rotate_sum
-from tacita.layouts.runs import Response
 from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, dot, scaled
 from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
-from tacita.packings.operations import RowSums
+from tacita.packings.operations import Answering, RowSums
 from tacita.packings.shared.first_token import OneQuery
 from tacita.packings.shared.linear import Linear
 from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, turned
@@ -152,60 +151,46 @@ def _stacked(maps: Sequence[WeightBias], src: Cells, dst: Cells) -> CellMap:
 # Turns the tensors of a batch into the ciphertexts of its answers, laid out as `layouts.columns` says.
 
 
-@dataclass(frozen=True, eq=False)
-class BatchAnswering:
-    """Makes the answer of a tensor: one linear map gives both copies of its numbers. One level."""
+def batch_answering(answer: BatchAnswer, both: CellMap | ColumnMap) -> Answering:
+    """The answer of a tensor. both: the map that gives both copies of its numbers. One level."""
 
-    answer: BatchAnswer
-    map: CellMap | ColumnMap
-
-    @property
-    def response(self) -> Response:
-        """The layout of the response."""
-        return self.answer.response
-
-    def apply(self, be: Backend, x: Sequence[Ct], check: Ct) -> Cts:
-        """Makes the response of x and the check: in its cell, or behind the columns of every token."""
-        outs = self.map.apply(be, x)
-        if self.answer.rows != 1:
+    def apply(be: Backend, x: Cts, check: Ct) -> Cts:
+        """The check is added in its cell, or stands behind the columns of every token."""
+        outs = both.apply(be, x)
+        if answer.rows != 1:
             return *outs, check
-        place = self.answer.check_cell[0]
+        place = answer.check_cell[0]
         return tuple(be.add(out, check) if i == place else out for i, out in enumerate(outs))
 
+    return Answering(answer.response, apply)
 
-@dataclass(frozen=True, eq=False)
-class MeanAnswering(BatchAnswering):
-    """Mean over real tokens and classifier, on columns: classify every token, add up, gather.
+
+def mean_answering(
+    weight: Array, bias: Array, columns: Columns, entry: Encoding, answer: BatchAnswer
+) -> tuple[Callable[[Backend, Cts], Cts], Answering]:
+    """Mean over real tokens and classifier, on columns: (classify every token and add up, gather), one level
+    each, and log2(tokens) rotations for each column of the answer.
 
     The columns come weighed by the mask, whose sum is 1. Only the answers' columns are summed, never those of
-    `hidden` features, and offsets are added once, at the end.
+    `hidden` features, and offsets are added once, at the end. weight (answer, hidden), or the identity for a
+    model without classifier. entry: encoding of the columns.
     """
+    (matrix, offset), shape = entry.fold(weight, bias), columns.shape
+    answers = Columns.dense(shape, len(bias))
+    classify = ColumnMap.build([(matrix / answer.bound, columns)], 0.0 * offset, answers)
+    places = _places(answers.index.T.ravel(), len(bias))
+    twice = np.concatenate([places, places, np.zeros((1, places.shape[1]))])
+    shift = np.concatenate([offset, offset, [0.0]]) / answer.bound
+    gathered = batch_answering(answer, CellMap.gather(twice, shift, answer.cells))
 
-    classify: ColumnMap
+    def mean(be: Backend, x: Cts) -> Cts:
+        return tuple(rotate_sum(be, ct, shape.tokens, shape.step) for ct in classify.apply(be, x))
 
-    @staticmethod
-    def build(
-        weight: Array, bias: Array, columns: Columns, entry: Encoding, answer: BatchAnswer
-    ) -> MeanAnswering:
-        """Builds both maps. weight (answer, hidden), or the identity for a model without classifier. entry:
-        encoding of the columns."""
-        matrix, offset = entry.fold(weight, bias)
-        answers = Columns.dense(columns.shape, len(bias))
-        classify = ColumnMap.build([(matrix / answer.bound, columns)], 0.0 * offset, answers)
-        places = _places(answers.index.T.ravel(), len(bias))
-        twice = np.concatenate([places, places, np.zeros((1, places.shape[1]))])
-        shift = np.concatenate([offset, offset, [0.0]]) / answer.bound
-        return MeanAnswering(answer, CellMap.gather(twice, shift, answer.cells), classify)
+    def apply(be: Backend, x: Cts, check: Ct) -> Cts:
+        turned = (be.rotate(ct, lane) if lane else ct for lane in range(shape.lanes) for ct in x)
+        return gathered.apply(be, tuple(turned), check)
 
-    def mean(self, be: Backend, x: Cts) -> Cts:
-        """Answer columns / bound, the same in every token: one level, log2(tokens) rotations a column."""
-        scores, shape = self.classify.apply(be, x), self.answer.cells.shape
-        return tuple(rotate_sum(be, ct, shape.tokens, shape.step) for ct in scores)
-
-    def apply(self, be: Backend, x: Sequence[Ct], check: Ct) -> Cts:
-        """Makes the response of the means and the check. One level."""
-        turned = [be.rotate(ct, lane) if lane else ct for lane in range(self.answer.shape.lanes) for ct in x]
-        return super().apply(be, turned, check)
+    return mean, Answering(answer.response, apply)
 
 
 def mean_cells(be: Backend, x: Sequence[Ct], columns: Columns, gather: CellMap) -> Cts:

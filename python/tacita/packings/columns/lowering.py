@@ -29,17 +29,17 @@ from tacita.layouts.runs import MASK, Request
 from tacita.packings.base import Block, Form, Operation, Readers, Target, Tensor, heads_of, refuse_node
 from tacita.packings.columns.attention import BatchAttention, Split
 from tacita.packings.columns.cells import (
-    BatchAnswering,
     BatchFirstToken,
     CellMap,
-    MeanAnswering,
+    batch_answering,
     cell_linear,
     gathering,
+    mean_answering,
     mean_cells,
 )
 from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, linear_of
 from tacita.packings.encoding import Encoding, WeightBias, apply, apply_unit, output_bound
-from tacita.packings.operations import exponentials, rounds
+from tacita.packings.operations import Answering, exponentials, rounds
 from tacita.packings.shared.choice import Choice, tournament, unsigned
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
@@ -102,24 +102,24 @@ class ColumnLowering(Lowering):
 
         return Operation.of(name, (x.live, MASK), name, average)
 
-    def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, MeanAnswering]:
+    def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         """A mean classifies every token and then adds up the answers, which are fewer than the features."""
         affine = dense or self._identity
-        answering = MeanAnswering.build(*affine, self._columns, x.form.encoding, self._batch)
+        mean, answering = mean_answering(*affine, self._columns, x.form.encoding, self._batch)
 
         def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
-            return answering.mean(be, _weighed(be, x.form, cts, mask))
+            return mean(be, _weighed(be, x.form, cts, mask))
 
         return Operation.of(name, (x.live, MASK), name, average), answering
 
-    def _first_answer(self, x: Tensor, dense: WeightBias | None) -> BatchAnswering:
+    def _first_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
         return cell_answering(*(dense or self._identity), self._cells, x.form.encoding, self._batch)
 
     def _choice(self, x: Tensor, dense: WeightBias, comparison: Comparison) -> Choice:
         encoding, bound = x.form.encoding, self._specs.answer
         return cell_choice(dense, self._cells, encoding, self._batch, bound, comparison)
 
-    def _token_answer(self, x: Tensor, dense: WeightBias | None) -> BatchAnswering:
+    def _token_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
         return token_answering(*(dense or self._identity), self._columns, x.form.encoding, self._batch)
 
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
@@ -133,7 +133,7 @@ class ColumnLowering(Lowering):
     def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live
         context, means = f"{name}.context", f"{name}.means"
-        attention = BatchAttention.build(plan, self._columns, *self._splits)
+        attention = BatchAttention(plan, self._columns, *self._splits)
 
         def attend(be: Backend, x: Cts, mask: Cts, *roots: Cts) -> tuple[Cts, Cts]:
             return attention.attend(be, x, mask[0], *roots)
@@ -226,20 +226,20 @@ def cell_choice(
 
 def cell_answering(
     weight: Array, bias: Array, cells: Cells, entry: Encoding, answer: BatchAnswer
-) -> BatchAnswering:
+) -> Answering:
     """The answer of the first token. weight (answer, hidden). entry: encoding of the cells."""
     matrix, offset = entry.fold(weight, bias)
     both = np.concatenate([matrix, matrix, np.zeros((1, cells.size))]) / answer.bound
     shift = np.concatenate([offset, offset, [0.0]]) / answer.bound
-    return BatchAnswering(answer, CellMap.build(both, shift, cells, answer.cells))
+    return batch_answering(answer, CellMap.build(both, shift, cells, answer.cells))
 
 
 def token_answering(
     weight: Array, bias: Array, columns: Columns, entry: Encoding, answer: BatchAnswer
-) -> BatchAnswering:
+) -> Answering:
     """An answer for every token. No rotation but those of lanes. Arguments: as of `cell_answering`."""
     both, twice = (np.concatenate([side, side]) / answer.bound for side in entry.fold(weight, bias))
-    return BatchAnswering(answer, ColumnMap.build([(both, columns)], twice, answer.columns))
+    return batch_answering(answer, ColumnMap.build([(both, columns)], twice, answer.columns))
 
 
 @dataclass(frozen=True, eq=False)

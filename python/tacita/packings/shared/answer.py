@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,40 +14,33 @@ from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import Response, Runs
 from tacita.layouts.vector import AnswerBlocks, VectorLayout, blocks_of
 from tacita.packings.encoding import WeightBias
-from tacita.packings.shared.linear import Linear, Map
+from tacita.packings.operations import Answering
+from tacita.packings.shared.linear import Linear
 from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
 
 
-@dataclass(frozen=True, eq=False)
-class Answering:
-    """Pooled ciphertexts -> response ciphertexts. plan: one ciphertext (logits) or one per pooled ciphertext.
-
-    width: slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias; none where
-    there is nothing to cut or to add.
+def _answering(
+    blocks: AnswerBlocks,
+    plan: LinearPlan,
+    width: int = 1,
+    keep: Sequence[Array] = (),
+    bias: Sequence[Array] = (),
+) -> Answering:
+    """Pooled / entry -> the response. plan: one ciphertext (logits) or one per pooled ciphertext. width:
+    slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias; none of features.
     """
 
-    blocks: AnswerBlocks
-    plan: LinearPlan
-    width: int
-    keep: tuple[Array, ...]
-    bias: tuple[Array, ...]
-
-    def apply(self, be: Backend, pooled: Cts, check: Ct) -> Cts:
-        """Makes the response of pooled / entry and the norm check of `operations.norm_check`."""
-        out = be.linear(pooled, self.plan)
-        if self.keep:
-            sums = (rotate_sum(be, ct, self.width) for ct in out)
-            out = [be.mul_vector(ct, mask) for ct, mask in zip(sums, self.keep, strict=True)]
-        if self.bias:
-            out = [be.add_vector(ct, shift) for ct, shift in zip(out, self.bias, strict=True)]
-        out[0] = be.add(out[0], be.rotate(check, -self.blocks.norm))
+    def apply(be: Backend, pooled: Cts, check: Ct) -> Cts:
+        out = be.linear(pooled, plan)
+        if keep:
+            sums = (rotate_sum(be, ct, width) for ct in out)
+            out = [be.mul_vector(ct, mask) for ct, mask in zip(sums, keep, strict=True)]
+            out = [be.add_vector(ct, shift) for ct, shift in zip(out, bias, strict=True)]
+        out[0] = be.add(out[0], be.rotate(check, -blocks.norm))
         return tuple(out)
 
-    @property
-    def response(self) -> Response:
-        """The layout of the response."""
-        return self.blocks.response
+    return Answering(blocks.response, apply)
 
 
 def vector_answering(dense: WeightBias | None, layout: VectorLayout, entry: float, bound: float) -> Answering:
@@ -89,7 +81,7 @@ def block_answering(
             for number in (0, 1):
                 put(np.where(features >= 0, 1.0, 0.0), number, (i, i))
         plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=inputs, split="baby")
-        return Answering(AnswerBlocks(slots, width, size, False, entry), plan, 1, (), ())
+        return _answering(AnswerBlocks(slots, width, size, False, entry), plan)
     weight, bias = dense
     blocks = AnswerBlocks(slots, width, len(bias), True, bound)
     for i, features in enumerate(places):
@@ -99,7 +91,7 @@ def block_answering(
     keep, offset = np.zeros((2, slots))
     at = np.arange(2 * len(bias)) * width
     keep[at], offset[at] = 1.0, np.tile(bias, 2) / bound
-    return Answering(blocks, plan, width, (keep,), (offset,))
+    return _answering(blocks, plan, width, (keep,), (offset,))
 
 
 def wide_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
@@ -114,8 +106,8 @@ def wide_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, 
     plan = side_by_side(weight * (entry / bound), layout, answer.count, width)
     shift = np.pad(bias / bound, (0, answer.count * width - len(bias))).reshape(answer.count, width)
     there = (np.arange(answer.count * width) < len(bias)).reshape(shift.shape)
-    cuts, added = (tuple(twice(part, layout.slots) for part in each) for each in (there, shift))
-    return Answering(answer, plan, 1, cuts, added)
+    cuts, added = ([twice(part, layout.slots) for part in each] for each in (there, shift))
+    return _answering(answer, plan, 1, cuts, added)
 
 
 def side_by_side(weight: Array, layout: VectorLayout, count: int, width: int) -> LinearPlan:
@@ -156,31 +148,22 @@ def at_first(slots: int) -> Array:
 # numbers where no feature is, show a broken decode whatever those rows hold.
 
 
-@dataclass(frozen=True, eq=False)
-class TokenAnswering:
-    """Maps every token to its answer: the numbers, their copies, and a place for the check."""
+def token_answering(
+    dense: WeightBias, linear: Linear[Any], src: Any, sizes: tuple[int, int], bounds: tuple[float, float]
+) -> Answering:
+    """Every token's answer: the numbers, their copies, and a place for the check. dense: weight (outputs,
+    hidden) and bias. src: layout of what is mapped. sizes: slots and tokens. bounds: of what is mapped, and
+    of the answer. One level."""
+    (weight, bias), (entry, bound) = dense, bounds
+    zero, inner = np.zeros((1, weight.shape[1])), linear.bare.inner(2 * len(bias) + 1)
+    both = np.concatenate([zero, weight, weight]) * (entry / bound)
+    mapped = linear.affine(both, np.concatenate([[0.0], bias, bias]) / bound, src, inner)
 
-    response: Response
-    map: Map
+    def apply(be: Backend, x: Cts, check: Ct) -> Cts:
+        first, *others = mapped.apply(be, x)
+        return be.add(first, check), *others  # both in slot 0
 
-    @staticmethod
-    def build(
-        dense: WeightBias, linear: Linear[Any], src: Any, sizes: tuple[int, int], bounds: tuple[float, float]
-    ) -> TokenAnswering:
-        """Builds the map. dense: weight (outputs, hidden) and bias. src: layout of what is mapped. sizes:
-        slots and tokens. bounds: of what is mapped, and of the answer. One level."""
-        (weight, bias), (entry, bound) = dense, bounds
-        zero, inner = np.zeros((1, weight.shape[1])), linear.bare.inner(2 * len(bias) + 1)
-        both = np.concatenate([zero, weight, weight]) * (entry / bound)
-        shift = np.concatenate([[0.0], bias, bias]) / bound
-        response = token_response(inner, *sizes, len(bias), bound)
-        return TokenAnswering(response, linear.affine(both, shift, src, inner))
-
-    def apply(self, be: Backend, x: Cts, check: Ct) -> Cts:
-        """Makes the response of x and the norm check, which is in slot 0, as feature 0 of the first token
-        is."""
-        first, *others = self.map.apply(be, x)
-        return be.add(first, check), *others
+    return Answering(token_response(inner, *sizes, len(bias), bound), apply)
 
 
 def token_response(layout: Any, slots: int, tokens: int, size: int, bound: float) -> Response:

@@ -48,7 +48,7 @@ from tacita.packings.operations import (
     norm_operations,
 )
 from tacita.packings.shared import linear as shared
-from tacita.packings.shared.answer import TokenAnswering, at_first, vector_answering
+from tacita.packings.shared.answer import at_first, token_answering, vector_answering
 from tacita.packings.shared.choice import Choice
 from tacita.packings.shared.linear import L, Linear, TextNorm, exact_bound, vector_linear
 from tacita.packings.specs import CircuitSpecs
@@ -350,4 +350,4 @@ class OneTextLowering(Lowering, Generic[L]):
         entry = x.form.encoding.bound
         sizes, bounds = (self._slots, self._tokens), (entry, self._specs.answer if dense else entry)
         affine, src = dense or self._identity, self._source(x.form)
-        return TokenAnswering.build(affine, self._of_tokens, src, sizes, bounds)
+        return token_answering(affine, self._of_tokens, src, sizes, bounds)

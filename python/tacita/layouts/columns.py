@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tacita.layouts.arrays import refuse
 from tacita.layouts.numbered import joined, repeated
+from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.runs import HIDDEN, MASK, Request, Response, Runs, Tensor
 from tacita.slots.base import MAX_PERIOD, Backend, Ct
 
@@ -57,6 +58,10 @@ class BatchShape:
     def sequences(self) -> int:
         """Sequences in a batch."""
         return self.step // self.lanes
+
+    def total(self, be: Backend, ct: Ct) -> Ct:
+        """The sum over tokens, in every token: log2(tokens) rotations, no level."""
+        return rotate_sum(be, ct, self.tokens, self.step)
 
     def at_tokens(self, values: Array) -> Array:
         """(tokens,) -> slot vector with values[t] in all sequences and lanes of token t."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tacita.layouts.columns import Array, BatchAnswer, BatchShape, Cells, Columns, IntArray
-from tacita.layouts.rotations import rotate_sum
 from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, dot, scaled
 from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
@@ -130,8 +129,7 @@ class CellNorm(BatchNorm):
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance stored for rsqrt, in every token. One level."""
-        shape = self.cells.shape
-        total = rotate_sum(be, dot(be, x, x), shape.tokens, shape.step)
+        total = self.cells.shape.total(be, dot(be, x, x))
         return be.add_const(be.mul_int(total, round(self.scale)), self.offset)
 
 
@@ -184,7 +182,7 @@ def mean_answering(
     gathered = batch_answering(answer, CellMap.gather(twice, shift, answer.cells))
 
     def mean(be: Backend, x: Cts) -> Cts:
-        return tuple(rotate_sum(be, ct, shape.tokens, shape.step) for ct in classify.apply(be, x))
+        return tuple(shape.total(be, ct) for ct in classify.apply(be, x))
 
     def apply(be: Backend, x: Cts, check: Ct) -> Cts:
         turned = (be.rotate(ct, lane) if lane else ct for lane in range(shape.lanes) for ct in x)
@@ -193,15 +191,11 @@ def mean_answering(
     return mean, Answering(answer.response, apply)
 
 
-def mean_cells(be: Backend, x: Sequence[Ct], columns: Columns, gather: CellMap) -> Cts:
-    """Columns weighed by the mask -> their mean over tokens in cells. gather: of `gathering`. One level,
-    log2(tokens) rotations a column."""
-    return gather.apply(be, tuple(rotate_sum(be, ct, columns.shape.tokens, columns.shape.step) for ct in x))
-
-
-def gathering(columns: Columns, cells: Cells) -> CellMap:
-    """The map from columns with the same numbers in every token, which must have one lane, to cells."""
-    return CellMap.gather(_places(columns.index[:, 0], cells.size), np.zeros(cells.size), cells)
+def mean_cells(columns: Columns, cells: Cells) -> Callable[[Backend, Cts], Cts]:
+    """Columns of one lane, weighed by the mask -> their mean over tokens in cells. One level, log2(tokens)
+    rotations a column."""
+    gather = CellMap.gather(_places(columns.index[:, 0], cells.size), np.zeros(cells.size), cells)
+    return lambda be, x: gather.apply(be, [columns.shape.total(be, ct) for ct in x])
 
 
 def _places(features: IntArray, size: int) -> Array:
@@ -228,11 +222,11 @@ class CellSums(RowSums):
     def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
         """One level below exps, two below masks."""
         pairs = zip(exps, self.masks(be, masks, factor), strict=True)
-        return tuple(self._total(be, be.mul(e, mask)) for e, mask in pairs)
+        return tuple(self.shape.total(be, be.mul(e, mask)) for e, mask in pairs)
 
     def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
         """A product with the factor, after the sum."""
-        return tuple(be.mul_const(self._total(be, ct), factor) for ct in squares)
+        return tuple(be.mul_const(self.shape.total(be, ct), factor) for ct in squares)
 
     def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
         """The mask is the same for all heads."""
@@ -241,9 +235,6 @@ class CellSums(RowSums):
     def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
         """In all slots."""
         return tuple(be.add_const(ct, offset) for ct in sums)
-
-    def _total(self, be: Backend, ct: Ct) -> Ct:
-        return rotate_sum(be, ct, self.shape.tokens, self.shape.step)
 
 
 class BatchFirstToken(OneQuery):
@@ -265,10 +256,8 @@ class BatchFirstToken(OneQuery):
     def select(self, be: Backend, x: Cts) -> Cts:
         """Copies the first token of x into every token. One level."""
         shape = self.columns.shape
-        first = shape.at_tokens(np.arange(shape.tokens) == 0)
-        return tuple(
-            rotate_sum(be, be.mul_vector(ct, first.astype(np.float64)), shape.tokens, shape.step) for ct in x
-        )
+        first = shape.at_tokens((np.arange(shape.tokens) == 0).astype(np.float64))
+        return tuple(shape.total(be, be.mul_vector(ct, first)) for ct in x)
 
     def squares(self, be: Backend, x: Cts, first: Cts) -> tuple[Cts, Cts]:
         """Variances of a normalised query and keys: a ciphertext a head. 2 levels."""
@@ -339,11 +328,11 @@ class BatchFirstToken(OneQuery):
         the squares of rounds, which come masked."""
         if self.plan.specs.rounds:
             return exps, self.sums.stored(be, exps, None, self.plan.specs.inverse)
-        form, shape, times = Argument.of(self.plan.specs.inverse), self.columns.shape, int(SUMMED)
+        form, times = Argument.of(self.plan.specs.inverse), int(SUMMED)
         lift = self.plan.specs.lift
         mask, scale = be.mul_int(masks[0], lift), form.scale / lift / times
         weighed = tuple(be.mul(e, mask) for e in exps)
-        sums = (rotate_sum(be, be.mul_int(w, times), shape.tokens, shape.step) for w in weighed)
+        sums = (self.columns.shape.total(be, be.mul_int(w, times)) for w in weighed)
         return weighed, tuple(be.add_const(be.mul_const(s, scale), form.offset) for s in sums)
 
     def attend(self, be: Backend, weighed: Cts, sums: Cts) -> Cts:
@@ -359,8 +348,6 @@ class BatchFirstToken(OneQuery):
         level, shape = min(be.level(a) for a in attention), self.columns.shape
         values = self.value.apply(be, [be.drop_to(ct, min(be.level(ct), level + 1)) for ct in x])
         pairs = zip(self._by_head(values), attention, strict=True)
-        mixed = [
-            rotate_sum(be, be.mul(v, share), shape.tokens, shape.step) for head, share in pairs for v in head
-        ]
+        mixed = [shape.total(be, be.mul(v, share)) for head, share in pairs for v in head]
         low = min(be.level(ct) for ct in (*mixed, *first))
         return self._projection.apply(be, [be.drop_to(ct, low) for ct in (*mixed, *first)])

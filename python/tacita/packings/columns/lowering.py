@@ -6,7 +6,7 @@ it and all that follows runs on the first token of every sequence, in cells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +33,6 @@ from tacita.packings.columns.cells import (
     CellMap,
     batch_answering,
     cell_linear,
-    gathering,
     mean_answering,
     mean_cells,
 )
@@ -89,38 +88,46 @@ class ColumnLowering(Lowering):
         """Gamma and beta stay with the numbers' encoding, and what reads them next applies both."""
         entry = self._norm_entry(name, first=form.first)
         fields = (self._specs.norm(name).rsqrt, n.epsilon, n.size, entry, self._shape.lanes)
-        return self._linear_of(form).norm(*fields), Encoding.normalised(*self._weights.norm(n))
+        gamma, beta = self._weights.norm(n)  # the result is divided by what bounds it whatever the input
+        return self._linear_of(form).norm(*fields), Encoding(gamma * np.sqrt(n.size), beta)
 
     def _averaged(self, x: Tensor, name: str) -> Operation:
         """log2(tokens) rotations a column, and two levels, or one of what comes weighed."""
         if self._shape.lanes > 1:
             raise refuse_node("columns", name, f"a norm behind it and {self._shape.lanes} lanes")
-        columns, gather = self._columns, gathering(self._columns, self._cells)
-
-        def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
-            return mean_cells(be, _weighed(be, x.form, cts, mask), columns, gather)
-
-        return Operation.of(name, (x.live, MASK), name, average)
+        return _averaging(x, name, mean_cells(self._columns, self._cells))
 
     def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
         """A mean classifies every token and then adds up the answers, which are fewer than the features."""
         affine = dense or self._identity
         mean, answering = mean_answering(*affine, self._columns, x.form.encoding, self._batch)
-
-        def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
-            return mean(be, _weighed(be, x.form, cts, mask))
-
-        return Operation.of(name, (x.live, MASK), name, average), answering
+        return _averaging(x, name, mean), answering
 
     def _first_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
-        return cell_answering(*(dense or self._identity), self._cells, x.form.encoding, self._batch)
+        matrix, offset = x.form.encoding.fold(*(dense or self._identity))
+        both = np.concatenate([matrix, matrix, np.zeros((1, self._cells.size))]) / self._batch.bound
+        shift = np.concatenate([offset, offset, [0.0]]) / self._batch.bound
+        return batch_answering(self._batch, CellMap.build(both, shift, self._cells, self._batch.cells))
 
     def _choice(self, x: Tensor, dense: WeightBias, comparison: Comparison) -> Choice:
-        encoding, bound = x.form.encoding, self._specs.answer
-        return cell_choice(dense, self._cells, encoding, self._batch, bound, comparison)
+        """Logits are in cells, and nothing repeats. So both copies of the response are the same ciphertexts,
+        and agree whatever they hold: what else is checked says decision 104."""
+        shape, words = self._shape, self._batch.size
+        stored = unsigned(*x.form.encoding.fold(*dense), self._specs.answer)
+        logits = CellMap.build(*stored, self._cells, Cells(shape, words))
+
+        def respond(be: Backend, chosen: Cts, check: Ct) -> Cts:
+            return *chosen, *chosen, check
+
+        rounds = tournament(shape.tokens, shape.tokens, words)
+        return Choice(self._batch.response, logits.apply, rounds, comparison, respond, shape.step)
 
     def _token_answer(self, x: Tensor, dense: WeightBias | None) -> Answering:
-        return token_answering(*(dense or self._identity), self._columns, x.form.encoding, self._batch)
+        """No rotation but those of lanes."""
+        sides = x.form.encoding.fold(*(dense or self._identity))
+        both, twice = (np.concatenate([side, side]) / self._batch.bound for side in sides)
+        mapped = ColumnMap.build([(both, self._columns)], twice, self._batch.columns)
+        return batch_answering(self._batch, mapped)
 
     def _unpack(self, form: Form, slots: Sequence[Array]) -> Array:
         if form.first:
@@ -197,49 +204,13 @@ class ColumnLowering(Lowering):
         return [Operation.of(block.name, reads, target.live, columns.apply)]
 
 
-def _weighed(be: Backend, form: Form, cts: Cts, mask: Cts) -> Cts:
-    """The columns times the mask, by which they may come already."""
-    return cts if form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts)
+def _averaging(x: Tensor, name: str, mean: Callable[[Backend, Cts], Cts]) -> Operation:
+    """The mean of the columns times the mask, by which they may come already."""
 
+    def average(be: Backend, cts: Cts, mask: Cts) -> Cts:
+        return mean(be, cts if x.form.weighed else tuple(be.mul(ct, mask[0]) for ct in cts))
 
-def cell_choice(
-    dense: WeightBias,
-    cells: Cells,
-    entry: Encoding,
-    answer: BatchAnswer,
-    bound: float,
-    comparison: Comparison,
-) -> Choice:
-    """The likeliest word of each text: its logits are in cells, and nothing repeats. So both copies of the
-    response are the same ciphertexts, and agree whatever they hold: what else is checked says decision 104.
-    dense: weight (words, hidden) and bias. entry: encoding of the cells. answer: `apart`. bound: of the
-    logits."""
-    shape, words = cells.shape, answer.size
-    logits = CellMap.build(*unsigned(*entry.fold(*dense), bound), cells, Cells(shape, words))
-
-    def respond(be: Backend, chosen: Cts, check: Ct) -> Cts:
-        return *chosen, *chosen, check
-
-    rounds = tournament(shape.tokens, shape.tokens, words)
-    return Choice(answer.response, logits.apply, rounds, comparison, respond, shape.step)
-
-
-def cell_answering(
-    weight: Array, bias: Array, cells: Cells, entry: Encoding, answer: BatchAnswer
-) -> Answering:
-    """The answer of the first token. weight (answer, hidden). entry: encoding of the cells."""
-    matrix, offset = entry.fold(weight, bias)
-    both = np.concatenate([matrix, matrix, np.zeros((1, cells.size))]) / answer.bound
-    shift = np.concatenate([offset, offset, [0.0]]) / answer.bound
-    return batch_answering(answer, CellMap.build(both, shift, cells, answer.cells))
-
-
-def token_answering(
-    weight: Array, bias: Array, columns: Columns, entry: Encoding, answer: BatchAnswer
-) -> Answering:
-    """An answer for every token. No rotation but those of lanes. Arguments: as of `cell_answering`."""
-    both, twice = (np.concatenate([side, side]) / answer.bound for side in entry.fold(weight, bias))
-    return batch_answering(answer, ColumnMap.build([(both, columns)], twice, answer.columns))
+    return Operation.of(name, (x.live, MASK), name, average)
 
 
 @dataclass(frozen=True, eq=False)

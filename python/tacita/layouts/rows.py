@@ -113,11 +113,10 @@ class FeatureLayout:
         """The same places, with or without copies."""
         return FeatureLayout(self.shape, self.size, self.home, self.blocks, copied)
 
-    def vectors(self, per_feature: Array, *, home: bool = True) -> list[Array]:
+    def vectors(self, per_feature: Array) -> list[Array]:
         """Periodic vectors, one per ciphertext, holding per_feature[f] where feature f lives and zero
         elsewhere."""
-        places = self.home if home else self.index
-        return [np.where(row >= 0, per_feature[row], 0) for row in places]
+        return [np.where(row >= 0, per_feature[row], 0) for row in self.home]
 
     def pack(self, tensor: Array) -> list[Array]:
         """(tokens, size) -> one slot vector per ciphertext."""

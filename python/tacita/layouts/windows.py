@@ -67,9 +67,7 @@ class HeadWindow:
     @cached_property
     def groups(self) -> Array:
         """bool [window]: positions that belong to a group of some head in some copy."""
-        p = np.arange(self.shape.window)
-        in_heads: Array = (p % self.block < self.half * len(self.heads)) & (p < self.block * self.copies)
-        return in_heads
+        return np.asarray(self.of_heads(np.ones(max(self.heads) + 1)) > 0.0)
 
     def of_heads(self, values: Array) -> Array:
         """[window]: values[head], of all heads of the model, at the groups of the window's heads, 0

@@ -37,12 +37,6 @@ class Encoding:
     scale: float | Array
     offset: float | Array = 0.0
 
-    @staticmethod
-    def normalised(gamma: Array, beta: Array) -> Encoding:
-        """The encoding of a norm's result stored without gamma and beta, divided by sqrt(features), which
-        bounds it whatever the input."""
-        return Encoding(gamma * np.sqrt(len(gamma)), beta)
-
     @property
     def even(self) -> bool:
         """Whether every feature is stored in the same way, with nothing added."""
@@ -126,11 +120,6 @@ def without_mean(weight: Array, bias: Array, *, centred: bool) -> WeightBias:
     """The dense map at the end of a block, as it is or so that the output is without its mean over features,
     which is all that a LayerNorm sees of it. Costs nothing."""
     return (weight - weight.mean(axis=0), bias - bias.mean()) if centred else (weight, bias)
-
-
-def stored_bound(spec: Spec) -> float:
-    """Largest stored magnitude of the spec's argument."""
-    return 0.5 * (spec.domain[1] - spec.domain[0]) * spec.free_scale()
 
 
 def apply(be: Backend, ct: Ct, spec: Spec, output_scale: float = 1.0) -> Ct:

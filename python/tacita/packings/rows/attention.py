@@ -18,7 +18,7 @@ from tacita.layouts.arrays import Array
 from tacita.layouts.rotations import doubled_parts, doubled_real
 from tacita.layouts.rows import FeatureLayout
 from tacita.layouts.windows import HeadWindow, mask_numbers, placed
-from tacita.packings.encoding import SUMMED, Argument, divide, divide_factor, stored_bound
+from tacita.packings.encoding import SUMMED, Argument, divide, divide_factor
 from tacita.packings.operations import RowSums
 from tacita.packings.rows.division import Early, Gathered
 from tacita.packings.rows.linear import (
@@ -103,7 +103,7 @@ class Attention:
     """All plans of one layer's attention. Build, then run the methods in order.
 
     early: iterations of the division that `mix` does; specs are of what is left to do then. normed: the map
-    to variances of normalised queries and keys, and its bias. betas: what is added to these.
+    to variances of normalised queries and keys. betas: what is added to these.
     """
 
     def __init__(self, plan: AttentionPlan, layout: FeatureLayout, windows: tuple[HeadWindow, ...]) -> None:
@@ -111,9 +111,8 @@ class Attention:
         positional, has_norms = plan.positional, bool(plan.normed)
         turning = positional.rotary is not None  # then the halves of a head that turn together are folded
         self.plan, self.layout, self.windows, self.row_sums = plan, layout, windows, WindowSums(windows)
-        self.query_key, self.query_key_bias = folded_maps(
-            (plan.query(DOUBLED), plan.key(DOUBLED)), layout, windows, halves=turning
-        )
+        sides = plan.query(DOUBLED), plan.key(DOUBLED)
+        self.query_key = folded_maps(sides, layout, windows, halves=turning)
         self.normed = folded_maps(plan.squared(), layout, windows, halves=turning) if has_norms else None
         self.betas = folded_vectors(plan.betas(DOUBLED), windows, halves=turning) if has_norms else ()
         self.early = early = Early.of(plan.specs, MIXING, limited=positional.visible is not None)
@@ -121,7 +120,7 @@ class Attention:
         self.phases = _phases(positional, windows)
         self.added = [_added(positional, window, specs) for window in windows]
         scale = context_scale(specs) * (early.context if early else 1.0)
-        self.value, self.value_bias = folded_maps([plan.value(scale)], layout, windows, halves=False)
+        self.value = folded_maps([plan.value(scale)], layout, windows, halves=False)
         self.gathered = None if early else Gathered.of([window for window in windows if not window.shared])
         self.packs, self.unpacks = [pack_plan(w) for w in windows], [unpack_plan(w) for w in windows]
         factor = early.scale if early else Argument.of(specs.inverse).scale
@@ -134,10 +133,7 @@ class Attention:
     def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of normalised queries and keys. 3 levels."""
         assert self.normed is not None
-        plan, bias = self.normed
-        outputs = [be.add_vector(ct, b) for ct, b in zip(be.linear(x, plan), bias, strict=True)]
-        half = len(self.windows)
-        queries, keys = self.plan.normed
+        outputs, half, (queries, keys) = self.normed.apply(be, x), len(self.windows), self.plan.normed
         first = folded_variances(be, queries, outputs[:half], self.windows)
         return first, folded_variances(be, keys, outputs[half:], self.windows)
 
@@ -145,8 +141,7 @@ class Attention:
         """Maps x (layout, / entry) to the scores stored for exp; real, all windows' ciphertexts in order. 3
         levels; 1 more with roots of normalised queries and keys, and one with rotary positions, as queries
         and keys are folded so that those turn by one plaintext product."""
-        parts = be.linear(x, self.query_key)
-        parts = [be.add_vector(ct, b) for ct, b in zip(parts, self.query_key_bias, strict=True)]
+        parts: Sequence[Ct] = self.query_key.apply(be, x)
         if roots:
             parts = normalised(be, parts, [*roots[0], *roots[1]], self.betas)
         if self.phases:
@@ -206,9 +201,9 @@ class Attention:
         where there are masks."""
         lowered = [be.drop_to(ct, min(be.level(ct), level)) for ct in x]
         out = []
-        for i, v in enumerate(be.linear(lowered, self.value)):
+        for i, v in enumerate(self.value.map.apply(be, lowered)):
             window = self.windows[i]
-            v = repeat_copies(be, be.add_vector(v, self.value_bias[i]), window, window.shifts)
+            v = repeat_copies(be, be.add_vector(v, self.value.bias[i]), window, window.shifts)
             if masks:
                 mask = masks[mask_numbers(self.windows)[i]]
                 v = be.mul(v, be.drop_to(mask, min(be.level(mask), be.level(v))))
@@ -302,7 +297,8 @@ def _unfolds(
 def context_scale(specs: AttentionSpecs) -> float:
     """stored context = context * this: within the reach of the divisor, beside which it may be stored, and at
     most 1 once divided."""
-    before = min(1.0, stored_bound(specs.inverse)) / specs.context
+    low, high = specs.inverse.domain
+    before = min(1.0, 0.5 * (high - low) * specs.inverse.free_scale()) / specs.context
     return min(before, 1.0 / (divide_factor(specs.inverse) * specs.attended))
 
 

@@ -37,8 +37,8 @@ Pair = tuple[Array, Array]  # weight and bias
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A dense map y = x @ weight.T + bias between layouts; y at the first copy of dst, zero elsewhere. One
-    level."""
+    """A dense map y = x @ weight.T + bias between layouts; y at the first copy of dst, zero elsewhere; real,
+    or complex of folded heads. One level."""
 
     map: RealMap
     bias: tuple[Array, ...]
@@ -46,9 +46,7 @@ class Affine:
     @staticmethod
     def build(weight: Array, bias: Array, src: FeatureLayout, dst: FeatureLayout) -> Affine:
         """Builds the map. weight (dst.size, src.size), bias (dst.size,)."""
-        diagonals = linear_diagonals(weight, src, dst)
-        real_map = RealMap.build(diagonals, n_inputs=src.count, n_outputs=dst.count)
-        return Affine(real_map, tuple(dst.vectors(bias)))
+        return Affine.stacked([(weight, bias)], src, dst)
 
     @staticmethod
     def stacked(parts: Sequence[Pair], src: FeatureLayout, dst: FeatureLayout) -> Affine:
@@ -344,14 +342,10 @@ def _accumulate(diagonals: Diagonal, key: tuple[int, int, int], v: Array) -> Non
 
 
 def folded_maps(
-    sides: Sequence[WeightBias],
-    layout: FeatureLayout,
-    windows: tuple[HeadWindow, ...],
-    *,
-    halves: bool,
-) -> tuple[LinearPlan, tuple[Array, ...]]:
-    """One plan for folded Q and K, or V, which share the rotations of x, and their biases. sides: maps of
-    stored x. halves: as of `fold_heads`."""
+    sides: Sequence[WeightBias], layout: FeatureLayout, windows: tuple[HeadWindow, ...], *, halves: bool
+) -> Affine:
+    """One map to folded Q and K, or V, which share the rotations of x. sides: maps of stored x. halves: as of
+    `fold_heads`."""
     folded, parts = folded_layout(windows), list[Diagonals]()
     for n, (weight, _) in enumerate(sides):
         matrix = _folded(weight, windows, halves)
@@ -359,7 +353,7 @@ def folded_maps(
     diagonals = Diagonals.joined(parts)
     outputs = len(sides) * len(windows)
     plan = LinearPlan.from_diagonals(diagonals, n_inputs=layout.count, n_outputs=outputs)
-    return plan, folded_vectors([bias for _, bias in sides], windows, halves=halves)
+    return Affine(RealMap(plan), folded_vectors([bias for _, bias in sides], windows, halves=halves))
 
 
 def folded_vectors(

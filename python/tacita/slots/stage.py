@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import wraps
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -144,9 +144,14 @@ def spread(plan: LinearPlan, count: int) -> LinearPlan:
 def interleaved(stage: Stage, count: int) -> Stage:
     """Returns the stage of so many texts side by side."""
     variants = tuple(interleaved(variant, count) for variant in stage.variants)
-    return replace(stage, run=partial(_on_all, stage.run, count), variants=variants)
+    return replace(stage, run=on_texts(stage.run, count), variants=variants)
 
 
-def _on_all(run: Callable[[Backend, Live], Live], count: int, be: Backend, live: Live) -> Live:
-    one: Any = Interleaved(be, count)
-    return run(one, live)
+def on_texts(run: Callable[..., Result], count: int) -> Callable[..., Result]:
+    """Returns a function of a backend and ciphertexts on those of so many texts."""
+
+    def on_all(be: Backend, *operands: Any) -> Result:
+        one: Any = Interleaved(be, count)
+        return run(one, *operands)
+
+    return run if count == 1 else on_all

@@ -135,11 +135,6 @@ def block(v: Array, number: int, slots: int) -> Array:
     return out
 
 
-def at_first(slots: int) -> Array:
-    """1 at slot 0 (of token 0), where the norm check is; zero elsewhere."""
-    return block(np.ones(1), 0, slots)
-
-
 # An answer for every token of one text: a dense map of all rows, twice, and a check of the last LayerNorm.
 #
 # In the layout of an inner tensor of 2 * size + 1 features: feature 0 is half the norm check at the first

@@ -44,7 +44,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +59,7 @@ from tacita.packings.operations import ANSWER, CHECK
 from tacita.packings.shared.answer import side_by_side, twice
 from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
-from tacita.slots.stage import Interleaved
+from tacita.slots.stage import on_texts
 
 Flags = NDArray[np.bool_]
 WON = 0.5  # a difference that every comparison tells
@@ -323,26 +322,17 @@ class Choice:
 
     def _round(self, number: int, now: Merge | Round) -> list[Operation]:
         names = (f"choice.{part}{number}" for part in ("numbers", "differences", "signs", "larger"))
-        numbers, differences, signs, larger = names
+        (numbers, differences, signs, larger), beside = names, self.beside
         stages = [
-            Operation.of(f"choice.meet{number}", (numbers,), differences, self._of_texts(now.meet)),
+            Operation.of(f"choice.meet{number}", (numbers,), differences, on_texts(now.meet, beside)),
             self._compared(f"choice.compare{number}", differences, signs),
             Operation.of(f"choice.sharpen{number}", (signs,), larger, self._sharpened),
-            Operation.of(f"choice.win{number}", (larger,), f"{WINNERS}{number}", self._of_texts(now.win)),
+            Operation.of(f"choice.win{number}", (larger,), f"{WINNERS}{number}", on_texts(now.win, beside)),
         ]
         if number + 1 < len(self.rounds):
             reads, winners = (numbers, f"{WINNERS}{number}"), f"{NUMBERS}{number + 1}"
-            stages.append(Operation.of(f"choice.keep{number}", reads, winners, self._of_texts(now.keep)))
+            stages.append(Operation.of(f"choice.keep{number}", reads, winners, on_texts(now.keep, beside)))
         return stages
-
-    def _of_texts(self, run: Callable[..., Cts]) -> Callable[..., Cts]:
-        """The same on vectors of several texts."""
-
-        def on_all(be: Backend, *tensors: Cts) -> Cts:
-            one: Any = Interleaved(be, self.beside)
-            return run(one, *tensors)
-
-        return run if self.beside == 1 else on_all
 
     def _compared(self, name: str, differences: str, signs: str) -> Operation:
         step, scale = self.comparison.step, self.comparison.sharpen.free_scale()

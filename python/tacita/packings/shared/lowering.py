@@ -48,7 +48,7 @@ from tacita.packings.operations import (
     norm_operations,
 )
 from tacita.packings.shared import linear as shared
-from tacita.packings.shared.answer import at_first, token_answering, vector_answering
+from tacita.packings.shared.answer import block, token_answering, vector_answering
 from tacita.packings.shared.choice import Choice
 from tacita.packings.shared.linear import L, Linear, TextNorm, exact_bound, vector_linear
 from tacita.packings.specs import CircuitSpecs
@@ -142,7 +142,7 @@ class Lowering(ABC):
     @property
     def _check_places(self) -> Array:
         """A vector with 1 where the norm check of the response is."""
-        return at_first(self._slots)
+        return block(np.ones(1), 0, self._slots)
 
     def response(self) -> Response:
         """The layout of the response, once `answer` has been called."""

@@ -173,11 +173,8 @@ class CkksBackend:
             raise KeyMissingError(
                 f"coefficient_product of {tokens} tokens: {present}", hint="make the keys of the plan"
             )
-        native = importlib.import_module("tacita._native")
-        try:
-            return Translating(native.Coefficients(self._evaluator, keys))
-        except native.TacitaError as error:
-            raise translate(native, error) from error
+        native = Translating(importlib.import_module("tacita._native"))
+        return Translating(native.Coefficients(self._evaluator, keys))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -14,14 +14,14 @@ affair.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
 from tacita.layouts.arrays import IntArray, ceil_power, refuse
 from tacita.layouts.rotations import doubled_parts
 from tacita.layouts.rows import FeatureLayout, RowsShape
-from tacita.slots.base import Backend, Ct, Cts
+from tacita.slots.base import Backend, Cts
 from tacita.slots.linear import LinearPlan
 
 
@@ -42,23 +42,16 @@ class Transposition:
         """h: tokens of a part, and the side of the squares."""
         return self.shape.tokens // 2
 
-    @cached_property
-    def plan(self) -> LinearPlan:
-        """The transposition."""
-        return _transposition(self.shape)
-
     def forward(self, be: Backend, cts: Cts) -> Cts:
         """Real rows -> complex ciphertexts for a product. One level; the upper half is not zero."""
-        turned = (be.linear([ct], self.plan)[0] for ct in cts)
+        turned = (be.linear([ct], _transposition(self.shape))[0] for ct in cts)
         return tuple(be.add(ct, be.mul_i(be.rotate(ct, self.shape.slots // 2))) for ct in turned)
 
     def back(self, be: Backend, cts: Cts) -> Cts:
         """Results of a product whose upper half is zero -> rows, doubled. One level."""
-        return tuple(self._back(be, ct) for ct in cts)
-
-    def _back(self, be: Backend, ct: Ct) -> Ct:
-        first, second = doubled_parts(be, ct)
-        return be.linear([be.add(first, be.rotate(second, self.shape.slots // 2))], self.plan)[0]
+        parts = (doubled_parts(be, ct) for ct in cts)
+        rows = (be.add(first, be.rotate(second, self.shape.slots // 2)) for first, second in parts)
+        return tuple(be.linear([ct], _transposition(self.shape))[0] for ct in rows)
 
     def features(self, layout: FeatureLayout) -> tuple[IntArray, IntArray, int]:
         """(features of the layout, features of the product, how many of those there are): which one is

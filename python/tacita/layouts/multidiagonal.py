@@ -142,12 +142,6 @@ class Features:
         return self.features[:, (firsts + q + t) % self.shape.rows, z].reshape(self.count, -1)
 
     @cached_property
-    def first(self) -> list[IntArray]:
-        """The feature in each slot of token 0, as `index` has it; -1 at all other tokens."""
-        _, t, _ = self.shape.coordinates
-        return [np.where(t == 0, row, -1) for row in self.index]
-
-    @cached_property
     def matrices(self) -> tuple[frozenset[int], ...]:
         """The numbers of the matrices that each ciphertext holds features of."""
         _, _, z = self.shape.coordinates

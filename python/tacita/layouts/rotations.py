@@ -109,19 +109,14 @@ class RealMap:
 
     def apply(self, be: Backend, xs: Sequence[Ct]) -> list[Ct]:
         """Real ciphertexts -> real ciphertexts."""
-        linear = in_turn if self.plan.lazy and all(self.plan.giants.values()) else _at_once
-        if not self.shift and not self.pairs:
-            return linear(be, xs, self.plan)
         if self.shift:
             xs = [be.add(xs[0], be.mul_i(be.rotate(xs[0], self.shift)))]
-        else:
+        elif self.pairs:
             firsts, seconds, rest = xs[: self.pairs], xs[self.pairs :], xs[2 * self.pairs :]
             xs = [*(be.add(a, be.mul_i(b)) for a, b in zip(firsts, seconds, strict=False)), *rest]
-        return [doubled_real(be, y) for y in linear(be, xs, self.plan)]
-
-
-def _at_once(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
-    return be.linear(xs, plan)
+        apart = self.plan.lazy and all(self.plan.giants.values())
+        outs = in_turn(be, xs, self.plan) if apart else be.linear(xs, self.plan)
+        return [doubled_real(be, y) for y in outs] if self.shift or self.pairs else outs
 
 
 # A plan of many vectors is applied a sum after the other, one for each output and giant: the engine encodes

@@ -238,15 +238,9 @@ def stages_of(
 
 
 def _stage(operation: Operation, kept: frozenset[str]) -> Stage:
-    variants = tuple(_stage(variant, kept) for variant in operation.variants)
-    run = _keeping(operation, kept)
-    parts = operation.complex_outputs
-    return Stage(operation.name, run, parts, refreshes=operation.refreshes, variants=variants)
-
-
-def _keeping(operation: Operation, kept: frozenset[str]) -> Callable[[Backend, Live], Live]:
     def run(be: Backend, live: Live) -> Live:
         written: dict[str, Any] = operation.run(be, live)
         return {name: cts for name, cts in live.items() if name in kept and name not in written} | written
 
-    return run
+    variants = tuple(_stage(variant, kept) for variant in operation.variants)
+    return Stage(operation.name, run, operation.complex_outputs, operation.refreshes, variants)

@@ -250,15 +250,9 @@ class Steps:
         self._read += 1
         live: Live = {name: tuple(be.encrypt(v, levels[name]) for v in vs) for name, vs in packed.items()}
         out = run(self._stages, self._circuit.stages, be, {**live, **self.kept}, **how)
-        self.kept = {
-            one.before: lowered(be, out[one.after], levels[one.before]) for one in self._circuit.kept
-        }
+        pairs = [(one.before, out[one.after]) for one in self._circuit.kept]
+        self.kept = {name: tuple(be.drop_to(ct, levels[name]) for ct in cts) for name, cts in pairs}
         return self._circuit.response.read([be.decrypt(ct) for ct in out[RESPONSE]])[: len(samples)]
-
-
-def lowered(be: Any, cts: Cts, level: int) -> Cts:
-    """Drops ciphertexts to the level at which the server keeps them."""
-    return tuple(be.drop_to(ct, level) for ct in cts)
 
 
 def prefixes(sample: Sample) -> Iterator[Sample]:

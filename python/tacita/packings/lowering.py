@@ -110,7 +110,7 @@ class _Walk:
         whole = step.factor == 1.0 and len(blocks) == len(others) == 1
         if not whole or self._uses[blocks[0].name] != 1 or blocks[0].x.rows != others[0].rows:
             raise self._unknown(step)
-        block = Block(blocks[0].name, blocks[0].node, blocks[0].rows, blocks[0].x, others[0])
+        block = replace(blocks[0], residual=others[0])
         if self._graph.fused(step):
             self._values[step.name] = block
             return
@@ -254,18 +254,18 @@ def build(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Circuit:
 
 def check_softmax(specs: CircuitSpecs, shape: Shape) -> None:
     """Raises PlanError for an attention whose softmax is none that the packing has."""
-    for name in (name for name, node in specs.nodes.items() if isinstance(node, AttentionSpecs)):
-        spec, rules = specs.attention(name), shape.rules
-        if spec.rows and not rules.takes(linear=spec.rows.is_linear):
+    rules = shape.rules
+    for name, node in specs.nodes.items():
+        rows = node.rows if isinstance(node, AttentionSpecs) else None
+        if rows and not rules.takes(linear=rows.is_linear):
             message = f"{name}: packing {shape.packing} takes {rules.row_estimates} row estimates alone"
             raise PlanError(message, hint="calibrate for this packing")
 
 
 def check_refreshes(specs: CircuitSpecs, shape: Shape) -> None:
     """Raises PlanError for a function by a bootstrap where the packing has only polynomials."""
-    functions = {name: node for name, node in specs.nodes.items() if isinstance(node, FunctionSpecs)}
-    for name in (name for name, node in functions.items() if node.function.refreshes):
-        if not shape.rules.refreshes:
+    for name, node in specs.nodes.items():
+        if isinstance(node, FunctionSpecs) and node.function.refreshes and not shape.rules.refreshes:
             message = f"{name}: packing {shape.packing} computes no function by a bootstrap"
             raise PlanError(message, hint="fit other functions")
 

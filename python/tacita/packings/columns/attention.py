@@ -295,8 +295,9 @@ class BatchAttention:
 
     def mix(self, be: Backend, values: Sequence[Ct], mask: Ct, diagonals: list[list[Ct]]) -> list[Ct]:
         """Contexts of a group's columns, then its row means."""
-        chunks = _chunks(list(self._masked(be, values, mask)), AT_ONCE)
-        mixed = [ct for columns in chunks for ct in self._summed(be, diagonals, columns, self.mix_split)]
+        columns, mixed = list(self._masked(be, values, mask)), list[Ct]()
+        for first in range(0, len(columns), AT_ONCE):
+            mixed += self._summed(be, diagonals, columns[first : first + AT_ONCE], self.mix_split)
         if self.plan.specs.rounds:
             factor = Argument.of(self.plan.specs.inverse).scale
             mixed.append(self._row_sums(be, diagonals, self.mix_split, factor))
@@ -356,11 +357,6 @@ def _pairing(head_size: int, positional: Positional) -> IntArray:
     """The order in which columns are joined two by two: with rotary positions those that turn together."""
     order = np.arange(head_size)
     return order if positional.rotary is None else order.reshape(2, -1).T.reshape(-1)
-
-
-def _chunks(items: Sequence[Ct], size: int) -> Iterator[Sequence[Ct]]:
-    for first in range(0, len(items), size):
-        yield items[first : first + size]
 
 
 def _query_key(

@@ -23,7 +23,7 @@ from tacita.packings.encoding import output_bound
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
 from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.operations import RowSums
-from tacita.packings.weights import AttentionPlan, RotaryAngles, Side, crossed, normalised, turned
+from tacita.packings.weights import AttentionPlan, Side, crossed, normalised, turned
 from tacita.slots.base import Backend, Ct, Cts
 
 Total = Callable[[Backend, Ct], Ct]  # adds up what lies in the rows of one ciphertext; no level
@@ -93,13 +93,6 @@ def variance(be: Backend, side: Side, squares: Sequence[Ct], layout: Features) -
     return (be.add_vector(total, real_heads(layout, side.offset)),)
 
 
-def rotary_of(angles: RotaryAngles, layout: Features) -> tuple[list[Array], list[Array]]:
-    """Cosines and sines for each ciphertext of a tensor, of one period."""
-    _, t, _ = layout.shape.coordinates
-    cos, sin = zip(*(angles.of_features(row, t) for row in layout.index), strict=True)
-    return list(cos), list(sin)
-
-
 def by_pair(layout: Features, table: Array) -> list[Array]:
     """(heads, queries, keys) -> a vector of a period for each ciphertext of scores, S^T[key, query]; zero
     where there is no head."""
@@ -149,9 +142,10 @@ class Attention:
         return tuple(be.add_vector(ct, v) for ct, v in zip(products, self._added(len(products)), strict=True))
 
     def _turned(self, be: Backend, cts: Sequence[Ct]) -> Sequence[Ct]:
-        if self.plan.positional.rotary is None:
+        if (angles := self.plan.positional.rotary) is None:
             return cts
-        (cos, sin), half = rotary_of(self.plan.positional.rotary, self.layout), len(cts) // 2
+        (_, t, _), half = self.layout.shape.coordinates, len(cts) // 2
+        cos, sin = zip(*(angles.of_features(row, t) for row in self.layout.index), strict=True)
         return turned(be, cts[:half], cts[half:], cos * 2, sin * 2)
 
     def _added(self, count: int) -> list[Array]:

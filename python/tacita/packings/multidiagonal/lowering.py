@@ -7,8 +7,7 @@ The request is `hidden` and `mask` (1/length at real tokens: by token, then in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -52,7 +51,8 @@ def _same(layout: Features, places: Sequence[Array]) -> CyclicMap:
 @lru_cache(maxsize=1)
 def _first_of(layout: Features) -> CyclicMap:
     """Token 0 as a vector: 0.2 GB of vectors at BERT-base's size, which take seconds, in one layer alone."""
-    return _same(layout, layout.first)
+    _, t, _ = layout.shape.coordinates
+    return _same(layout, [np.where(t == 0, row, -1) for row in layout.index])
 
 
 class FirstTokenAttention(TextQuery):
@@ -128,22 +128,6 @@ class FirstTokenAttention(TextQuery):
         return self.end(be, [be.mul(v, weighted) for v in values], first)
 
 
-@dataclass(frozen=True, eq=False)
-class Mean:
-    """The mean over tokens, as a vector. layout: of what is averaged."""
-
-    layout: Features
-
-    @cached_property
-    def total(self) -> CyclicMap:
-        """The sum over tokens, made when it is needed: a vector for every feature."""
-        return _same(self.layout, list(self.layout.index))
-
-    def apply(self, be: Backend, x: Cts, masks: Cts) -> Cts:
-        """Averages the tokens. masks: the first is 1/length at the real tokens. Two levels."""
-        return self.total.apply(be, [be.mul(ct, masks[0]) for ct in x])
-
-
 class DiagonalLowering(OneTextLowering[Features]):
     """The blocks of one text on diagonals. graph: of the model, whose tokens are
     the columns of all matrices.
@@ -171,7 +155,13 @@ class DiagonalLowering(OneTextLowering[Features]):
         return self._averaged(x, name), self._first_answer(x, dense)
 
     def _averaged(self, x: Tensor, name: str) -> Operation:
-        return Operation.of(name, (x.live, MASK), name, Mean(self._layout).apply)
+        """As a vector: two levels. The map, a vector for every feature, is made when it is needed."""
+        total = cache(partial(_same, self._layout, list(self._layout.index)))
+
+        def average(be: Backend, cts: Cts, masks: Cts) -> Cts:
+            return total().apply(be, [be.mul(ct, masks[0]) for ct in cts])
+
+        return Operation.of(name, (x.live, MASK), name, average)
 
     def _all_tokens(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, residual = block.name, block.x.live, block.residual.live

@@ -98,10 +98,6 @@ class Linear(Generic[L]):
     mapped: bool = False
     exact: bool = False
 
-    def scale(self, be: Backend, x: Cts, factor: float) -> Cts:
-        """x * factor. Levels: those of `residual`."""
-        return self.residual(be, x, self.layout, factor, centred=False)
-
     def centre(self, output: OutputSpec, *, bare: bool) -> Apply:
         """A tensor that is there -> the sum that it is alone. One level, or that of `residual`. bare: whether
         x is of a function, which leaves anything where no feature is, so that it goes through a map."""

@@ -183,9 +183,8 @@ class Lowering(ABC):
         bound = left + abs(right)
 
         def run(be: Backend, *terms: Cts) -> Cts:
-            first, second = (
-                linear.scale(be, cts, part / bound) for cts, part in zip(terms, (left, right), strict=True)
-            )
+            parts = zip(terms, (left / bound, right / bound), strict=True)
+            first, second = (linear.residual(be, cts, linear.layout, f, centred=False) for cts, f in parts)
             total = tuple(be.add(a, b) for a, b in zip(first, second, strict=True))
             return linear.complete(be, total, linear.layout)
 

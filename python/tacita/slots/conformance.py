@@ -258,20 +258,6 @@ def _raises(kind: type[TacitaError], run: Callable[[], object]) -> None:
     raise AssertionError(f"expected {kind.__name__}")
 
 
-CHECKS: tuple[Callable[[Harness], None], ...] = (
-    check_round_trip,
-    check_additions,
-    check_products,
-    check_plain_products,
-    check_automorphisms,
-    check_linear,
-    check_matmul,
-    check_outer_products,
-    check_poly,
-    check_levels,
-    check_shapes,
-    check_bootstrap,
-    check_bootstrap_through,
-    check_coefficient_product,
-    check_coefficient_refusals,
+CHECKS: tuple[Callable[[Harness], None], ...] = tuple(
+    check for name, check in list(globals().items()) if name.startswith("check_")
 )

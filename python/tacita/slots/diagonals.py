@@ -151,11 +151,6 @@ class Diagonals:
         """Which rows are not zero."""
         return np.concatenate([part.filled for part in self.parts])
 
-    @property
-    def vectors(self) -> Table:
-        """The vectors [rows, period], made anew."""
-        return np.concatenate([part.vectors for part in self.parts])
-
     def only(self, rows: Flags) -> Diagonals:
         """Returns some of the rows, whose numbers are made no earlier than those of all are."""
         edges = np.cumsum([len(part.filled) for part in self.parts])[:-1]
@@ -222,11 +217,6 @@ class Halves:
         filled = np.zeros(len(self), dtype=bool)
         filled[self.where[self.source.filled]] = True
         return filled
-
-    @property
-    def vectors(self) -> Table:
-        """The vectors [rows, period], made anew, real where all are."""
-        return self.turned(np.zeros(len(self), np.int64))
 
     def only(self, rows: Flags) -> Halves:
         """Returns some of the rows, as `Diagonals.only`."""

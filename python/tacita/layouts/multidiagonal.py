@@ -117,6 +117,11 @@ class Features:
         return Features(self.shape, times * self.size, self.heads, self.width)
 
     @property
+    def scores(self) -> MultiDiagonal:
+        """The shape of S^T, which has as many rows as columns."""
+        return self.shape.with_rows(self.shape.columns)
+
+    @property
     def groups(self) -> int:
         """How many groups there are, of `shape.count` ciphertexts each."""
         return -(-self.size // (self.heads * self.width))
@@ -188,7 +193,7 @@ def diagonals(weight: Array, dst: Features, src: Features, moves: Sequence[int])
 
 def keys_of(layout: Features) -> list[IntArray]:
     """The key of each slot of the scores S^T[key, query]: a period for each of their ciphertexts."""
-    shape = layout.shape.with_rows(layout.shape.columns)
+    shape = layout.scores
     q, t, _ = shape.coordinates
     return [(first + q + t) % shape.columns for first in shape.places * np.arange(shape.count)]
 

@@ -38,14 +38,6 @@ MOST_SLOTS = 1 << 27  # of a response: 4,096 ciphertexts of the largest ring
 REMAKE = "make the plan again"
 
 
-def check_sample(sample: Sample, tokens: int, size: int) -> None:
-    """Raises InputError for an input of another shape."""
-    hidden, mask = sample
-    if hidden.shape != (tokens, size) or mask.shape != (tokens,):
-        message = f"an input of shape {hidden.shape} with mask {mask.shape}, expected {(tokens, size)}"
-        raise InputError(message, hint="pad to the plan's tokens")
-
-
 @dataclass(frozen=True)
 class Tensor:
     """Ciphertexts of one name. source: HIDDEN, the hidden states divided by the request's bound, numbered by
@@ -101,8 +93,10 @@ class Request:
             raise InputError(
                 what, hint="split them into batches" if self.texts > 1 else "send them one by one"
             )
-        for sample in samples:
-            check_sample(sample, self.tokens, self.size)
+        for states, mask in samples:
+            if states.shape != (wanted := (self.tokens, self.size)) or mask.shape != (self.tokens,):
+                message = f"an input of shape {states.shape} with mask {mask.shape}, expected {wanted}"
+                raise InputError(message, hint="pad to the plan's tokens")
         filled = [*samples, *[samples[0]] * (self.texts - len(samples))]
         hidden = np.stack([states for states, _ in filled]) / self.bound
         numbers = {HIDDEN: hidden, MASK: np.stack([mask / mask.sum() for _, mask in filled])}

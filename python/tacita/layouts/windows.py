@@ -78,14 +78,9 @@ class HeadWindow:
         vector[: self.block * self.copies] = np.tile(block, self.copies)
         return vector
 
-    @cached_property
-    def within(self) -> Array:
-        """int [window]: position inside the group."""
-        return np.arange(self.shape.window) % self.half
-
     def hot(self, position: int) -> Array:
         """[window]: 1 at one position of every group."""
-        return np.where(self.groups & (self.within == position), 1.0, 0.0)
+        return np.where(self.groups & (np.arange(self.shape.window) % self.half == position), 1.0, 0.0)
 
     def place(self, head: int, query: int, key: int) -> tuple[int, int]:
         """(ciphertext, slot) of a score. head: index within the window."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacita.blocks.base import Attention, FeedForward
-from tacita.blocks.graph import Graph
+from tacita.blocks.graph import Graph, Step
 from tacita.errors import PlanError
 from tacita.layouts.numbered import beside
 from tacita.layouts.runs import Request, Response
@@ -199,6 +199,13 @@ class Readers:
     first_row: bool
     averaged: bool
     last: bool
+
+
+def first_row(readers: Sequence[Step]) -> bool:
+    """Whether these are an attention of one query, and what takes its residual, and nobody else."""
+    asks = [step for step in readers if step.op == "attention"]
+    alone = all(step.output.shape[0] == 1 for step in asks)
+    return bool(asks) and alone and {step.op for step in readers} <= {"take", "attention"}
 
 
 def attentions(graph: Graph) -> list[Attention]:

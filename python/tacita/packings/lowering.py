@@ -33,7 +33,7 @@ from tacita.errors import PlanError
 from tacita.layouts.registry import Shape
 from tacita.models.config import LATEST
 from tacita.models.registry import Config, forward, nodes
-from tacita.packings.base import Block, Circuit, Readers, Target, Tensor, refuse_node, stages_of
+from tacita.packings.base import Block, Circuit, Readers, Target, Tensor, first_row, refuse_node, stages_of
 from tacita.packings.coefficients import CoefficientLowering
 from tacita.packings.columns.lowering import ColumnLowering
 from tacita.packings.multidiagonal.lowering import DiagonalLowering
@@ -173,11 +173,9 @@ class _Walk:
 
     def _readers(self, step: Step) -> Readers:
         readers = self._graph.readers(step)
-        ops = {reader.op for reader in readers}
-        asks = [r for r in readers if r.op == "attention"]
-        first = ops <= {"take", "attention"} and bool(asks) and all(r.output.shape[0] == 1 for r in asks)
         names = [other.name for other in self._graph.steps if other.op == "norm"]
-        return Readers(first, ops == {"mean"}, step.name == names[-1])
+        averaged = {reader.op for reader in readers} == {"mean"}
+        return Readers(first_row(readers), averaged, step.name == names[-1])
 
     def _value(self, step: Step, number: int) -> Value:
         return self._values[step.inputs[number].step]

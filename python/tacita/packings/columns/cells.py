@@ -43,9 +43,17 @@ class CellMap:
     @staticmethod
     def build(matrix: Array, bias: Array, src: Cells, dst: Cells) -> CellMap:
         """Between cells. matrix (dst.size, src.size)."""
-        return CellMap(
-            dst, tuple(_blocks(_cell_diagonals(matrix, src, dst), src.count, dst.count)), dst.table(bias)
-        )
+        m = src.shape.tokens
+        padded = np.zeros((dst.count * m, src.count * m))
+        padded[: dst.size, : src.size] = matrix
+        grid, token = padded.reshape(dst.count, m, src.count, m), np.arange(m)
+        diagonals = {
+            (j, i, r): grid[j, token, i, (token + r) % m]
+            for j in range(dst.count)
+            for i in range(src.count)
+            for r in range(m)
+        }
+        return CellMap(dst, tuple(_blocks(diagonals, src.count, dst.count)), dst.table(bias))
 
     @staticmethod
     def gather(matrix: Array, bias: Array, dst: Cells) -> CellMap:
@@ -64,24 +72,8 @@ class CellMap:
             for j, part in enumerate(parts, first_output):
                 before = outs[j]
                 outs[j] = part if before is None else be.add(before, part)
-        return tuple(_biased(be, out, row, shape) for out, row in zip(outs, self.bias, strict=True))
-
-
-def _biased(be: Backend, ct: Ct, row: Array, shape: BatchShape) -> Ct:
-    return be.add_vector(ct, shape.at_tokens(row)) if row.any() else ct
-
-
-def _cell_diagonals(matrix: Array, src: Cells, dst: Cells) -> Diagonals:
-    m = src.shape.tokens
-    padded = np.zeros((dst.count * m, src.count * m))
-    padded[: dst.size, : src.size] = matrix
-    grid, token = padded.reshape(dst.count, m, src.count, m), np.arange(m)
-    return {
-        (j, i, r): grid[j, token, i, (token + r) % m]
-        for j in range(dst.count)
-        for i in range(src.count)
-        for r in range(m)
-    }
+        pairs = zip(outs, self.bias, strict=True)
+        return tuple(be.add_vector(out, shape.at_tokens(row)) if row.any() else out for out, row in pairs)
 
 
 def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[int, int, LinearPlan]]:

@@ -17,7 +17,7 @@ from functools import cached_property, partial, reduce
 import numpy as np
 
 from tacita.layouts.arrays import Array
-from tacita.layouts.multidiagonal import Features, MultiDiagonal, keys_of
+from tacita.layouts.multidiagonal import Features, keys_of
 from tacita.layouts.rotations import rotate_sum
 from tacita.packings.encoding import output_bound
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
@@ -25,8 +25,6 @@ from tacita.packings.multidiagonal.products import Product, transpose
 from tacita.packings.operations import RowSums
 from tacita.packings.weights import AttentionPlan, Side, crossed, normalised, turned
 from tacita.slots.base import Backend, Ct, Cts
-
-Total = Callable[[Backend, Ct], Ct]  # adds up what lies in the rows of one ciphertext; no level
 
 
 def real_heads(layout: Features, value: float | Array) -> Array:
@@ -43,10 +41,11 @@ def dots(be: Backend, xs: Sequence[Ct], ys: Sequence[Ct]) -> Ct:
 
 @dataclass(frozen=True, eq=False)
 class DiagonalSums(RowSums):
-    """Row sums on diagonals. own: those of the request's masks in the layout of the exponentials."""
+    """Row sums on diagonals. total: adds up what lies in the rows of one ciphertext; no level. own: those of
+    the request's masks in the layout of the exponentials."""
 
     layout: Features
-    total: Total
+    total: Callable[[Backend, Ct], Ct]
     own: slice
 
     def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
@@ -65,11 +64,6 @@ class DiagonalSums(RowSums):
     def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
         """At the places of heads."""
         return tuple(be.add_vector(ct, real_heads(self.layout, offset)) for ct in sums)
-
-
-def scores_layout(layout: Features) -> MultiDiagonal:
-    """The layout of S^T, which has as many rows as columns."""
-    return layout.shape.with_rows(layout.shape.columns)
 
 
 def query_key(plan: AttentionPlan, layout: Features) -> Affine:
@@ -96,7 +90,7 @@ def variance(be: Backend, side: Side, squares: Sequence[Ct], layout: Features) -
 def by_pair(layout: Features, table: Array) -> list[Array]:
     """(heads, queries, keys) -> a vector of a period for each ciphertext of scores, S^T[key, query]; zero
     where there is no head."""
-    _, t, z = scores_layout(layout).coordinates
+    _, t, z = layout.scores.coordinates
     head = np.minimum(z, layout.heads - 1)
     return [np.where(z < layout.heads, table[head, t, key], 0.0) for key in keys_of(layout)]
 
@@ -113,10 +107,6 @@ class Attention:
         self.projection = Affine(*projection, layout, layout)
         self.betas = [v for side in _crossed(plan, betas) for v in layout.vectors(side)]
         self.add = linear_of(layout).adder(plan.output)
-
-    @cached_property
-    def _scores(self) -> MultiDiagonal:
-        return scores_layout(self.layout)
 
     def squares(self, be: Backend, x: Cts) -> tuple[Cts, Cts]:
         """Variances of queries and keys. 2 levels."""
@@ -138,7 +128,7 @@ class Attention:
             )
         both = self._turned(be, projections)
         keys = transpose(be, both[shape.count :], shape)
-        products = Product(self._scores, shape).apply(be, keys, both[: shape.count])
+        products = Product(self.layout.scores, shape).apply(be, keys, both[: shape.count])
         return tuple(be.add_vector(ct, v) for ct, v in zip(products, self._added(len(products)), strict=True))
 
     def _turned(self, be: Backend, cts: Sequence[Ct]) -> Sequence[Ct]:
@@ -177,13 +167,13 @@ class Attention:
         lowered = [be.drop_to(ct, min(be.level(ct), needed)) for ct in x]
         values = self.value.apply(be, lowered)
         weighed = [be.mul(v, masks[0]) for v in values] if masked else values
-        context = Product(self.layout.shape, self._scores).apply(be, weighed, exps)
+        context = Product(self.layout.shape, self.layout.scores).apply(be, weighed, exps)
         return context, self.sums.stored(be, exps, masks if masked else None, specs.inverse)
 
     @cached_property
     def sums(self) -> RowSums:
         """Over the diagonals of a ciphertext: log2(places) rotations."""
-        shape = self._scores
+        shape = self.layout.scores
         total = partial(rotate_sum, width=shape.places, step=shape.diagonal)
         return DiagonalSums(self.layout, total, slice(1, None))
 

@@ -118,7 +118,7 @@ class Attention:
         self.early = early = Early.of(plan.specs, MIXING, limited=positional.visible is not None)
         self.specs = specs = early.specs(plan.specs) if early else plan.specs
         self.phases = _phases(positional, windows)
-        self.added = [_added(positional, window, specs) for window in windows]
+        self.added = [_added(plan, window) for window in windows]
         scale = context_scale(specs) * (early.context if early else 1.0)
         self.value = folded_maps([plan.value(scale)], layout, windows, halves=False)
         self.gathered = None if early else Gathered.of([window for window in windows if not window.shared])
@@ -156,10 +156,7 @@ class Attention:
         for keys in turn_parts(be, repeat_copies(be, k, window, window.shifts), window):
             products += be.relinearise(be.products(queries, keys))[0]
         scores = score_parts(be, be.linear(products, self.packs[number]), window)
-        centre = self.added[number] or (window.of_heads(self.specs.score_offsets(self.plan.heads)),) * len(
-            scores
-        )
-        return [be.add_vector(s, v) for s, v in zip(scores, centre, strict=True)]
+        return [be.add_vector(s, v) for s, v in zip(scores, self.added[number], strict=True)]
 
     @property
     def visible(self) -> list[Array] | None:
@@ -274,12 +271,12 @@ def _phases(positional: Positional, windows: tuple[HeadWindow, ...]) -> tuple[Ar
     return (*factors, *factors)
 
 
-def _added(positional: Positional, window: HeadWindow, specs: AttentionSpecs) -> tuple[Array, ...]:
-    """What is added to the scores of each ciphertext, their centre included; none for the centre alone."""
-    if positional.added is None:
-        return ()
-    offsets = specs.score_offsets(len(positional.added))[:, None, None]
-    return tuple(placed(window, positional.added * specs.score_scale + offsets))
+def _added(plan: AttentionPlan, window: HeadWindow) -> list[Array]:
+    """What is added to the scores of each ciphertext: their centre, and the bias of relative positions."""
+    offsets, added = plan.specs.score_offsets(plan.heads), plan.positional.added
+    if added is None:
+        return [window.of_heads(offsets)] * window.score_cts
+    return placed(window, added * plan.specs.score_scale + offsets[:, None, None])
 
 
 def _unfolds(

@@ -136,14 +136,10 @@ class Norm(TextNorm[FeatureLayout]):
         if not self.packed_first:
             return restore_copies(be, scaled, self.layout)
         shape, block = self.layout.shape, self.layout.blocks[0]
-        gamma, beta = (_at_first(side[0], shape.tokens) for side in self.vectors)
+        gamma, beta = (np.pad(side[0], (0, shape.slots - shape.window)) for side in self.vectors)
         first = affine(be, x[0], root, gamma, beta)
         everywhere = spread(be, be.rotate(first, -block), shape.tokens, shape.window)
         return (be.add(scaled[0], everywhere),)
-
-
-def _at_first(v: Array, tokens: int) -> Array:
-    return np.concatenate([v, np.zeros((tokens - 1) * v.size)])
 
 
 def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:

@@ -22,7 +22,7 @@ from tacita.layouts.registry import Shape
 from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry, carry
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.windows import head_windows, pack_masks
-from tacita.packings.base import Block, Form, Kept, Operation, Target, Tensor, attentions, heads_of
+from tacita.packings.base import Block, Form, Kept, Operation, Target, Tensor, attentions, first_row, heads_of
 from tacita.packings.encoding import Encoding, WeightBias
 from tacita.packings.operations import Answering
 from tacita.packings.rows.attention import Attention
@@ -189,10 +189,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         """Whether nobody but an attention of one query reads the input, and a window has room for its
         token."""
         readers = [step for step in self._graph.steps if any(value.step == INPUT for value in step.inputs)]
-        asks = [step for step in readers if step.op == "attention"]
-        first = all(step.op == "take" or step in asks for step in readers)
-        one = bool(asks) and all(step.output.shape[0] == 1 for step in asks)
-        return first and one and self._packs_first
+        return self._packs_first and first_row(readers)
 
 
 # The blocks of a decoder's step as operations: one new row, behind rows that were kept of earlier tokens.

@@ -44,6 +44,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, pairwise
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ class Merge:
         return LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=len(self.pairs))
 
     def _copy(self, number: int) -> Array:
-        return np.repeat(np.arange(self.copies) == number, self.size).astype(np.float64)
+        return one_copy(number, self.copies, self.size)
 
     def meet(self, be: Backend, numbers: Cts) -> Cts:
         """Maps numbers in [0, 1] to the differences of all pairs. One level, none of a single copy."""
@@ -150,13 +151,9 @@ def _merges(count: int, copies: int) -> tuple[int, tuple[int, ...]]:
     options = [(0, tuple[int, ...]())] if count == 1 else []
     for groups in range(1, count // 2 + 1):
         sizes = [(count + number) // groups for number in range(groups)]
-        compared, (rest, further) = sum(map(_pairs, sizes)), _merges(groups, copies)
+        compared, (rest, further) = sum(comb(size, 2) for size in sizes), _merges(groups, copies)
         options.append((2 * -(-compared // copies) + groups + rest, (groups, *further)))
     return min(options)
-
-
-def _pairs(size: int) -> int:
-    return size * (size - 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +180,8 @@ class Round:
     def meeting(self) -> LinearPlan:
         """Plans the difference of each number and the one that it meets; none of a number with itself. One
         level."""
-        diagonals = {(0, 0, k * self.stride): -self._copy(k) for k in range(1, self.ways)}
-        own = 1.0 - self._copy(0)
+        diagonals = {(0, 0, k * self.stride): -one_copy(k, self.ways, self.size) for k in range(1, self.ways)}
+        own = 1.0 - one_copy(0, self.ways, self.size)
         return LinearPlan.from_diagonals({(0, 0, 0): own, **diagonals}, n_inputs=1, n_outputs=1)
 
     @cached_property
@@ -196,10 +193,6 @@ class Round:
             both = self.absent & self.absent[other]
             parts.append(np.where(both, np.where(first < other, WON, -WON), 0.0))
         return np.concatenate(parts)
-
-    def _copy(self, number: int) -> Array:
-        """1 in one of the copies that a period of differences has, 0 in the others."""
-        return np.repeat(np.arange(self.ways) == number, self.size).astype(np.float64)
 
     def meet(self, be: Backend, numbers: Cts) -> Cts:
         """Maps numbers in [0, 1] to their differences. One level, none of a single copy."""
@@ -352,6 +345,11 @@ class Choice:
         if len(joined) > 1:
             across = tuple(be.mul(ct, joined[1][0]) for ct in across)
         return self.answer(be, apply_all(be, across, smooth_spec()), check)
+
+
+def one_copy(number: int, copies: int, size: int) -> Array:
+    """1 in the copy of this number, 0 in the others."""
+    return np.repeat(np.arange(copies) == number, size).astype(np.float64)
 
 
 def unsigned(weight: Array, bias: Array, bound: float) -> WeightBias:

@@ -56,12 +56,8 @@ def poly_counts(degree: int) -> Counter[tuple[str, int]]:
     For degree 31 these are 10, 3 and 4. The number of babies is the one of the lowest price there.
     """
     options = [_counts(degree, 2**low) for low in range(1, max(1, degree.bit_length()) + 1)]
-    return min(options, key=_price)
-
-
-def _price(counts: Counter[tuple[str, int]]) -> int:
-    weights = {"mul": 12, "tensor": 2, "rescale": 3}
-    return sum(weights[op] * n for (op, _), n in counts.items())
+    prices = {"mul": 12, "tensor": 2, "rescale": 3}
+    return min(options, key=lambda counts: sum(prices[op] * n for (op, _), n in counts.items()))
 
 
 def _counts(degree: int, baby: int) -> Counter[tuple[str, int]]:

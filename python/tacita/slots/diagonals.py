@@ -98,12 +98,6 @@ class Subset:
         return np.asarray(self.part.vectors[self.rows])
 
 
-def require_any(filled: Flags) -> None:
-    """Raises ShapeError for a table of zeros alone."""
-    if not filled.any():
-        raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
-
-
 @dataclass(frozen=True, eq=False)
 class Diagonals:
     """Generalised diagonals as a table: out += v * rotate(x_input, rotation) for each row, no place twice.
@@ -156,11 +150,6 @@ class Diagonals:
         edges = np.cumsum([len(part.filled) for part in self.parts])[:-1]
         parts = zip(self.parts, np.split(rows, edges), strict=True)
         return Diagonals(self.places[rows], tuple(Subset(part, of) for part, of in parts if of.any()))
-
-    def nonzero(self) -> Diagonals:
-        """Returns the rows that are not zero. Raises ShapeError where none is."""
-        require_any(nonzero := self.filled)
-        return self if nonzero.all() else self.only(nonzero)
 
     def turned(self, giants: Numbers) -> Table:
         """Returns the vectors, each rotated right by its giant, in place of the product's operands; real
@@ -224,11 +213,6 @@ class Halves:
         source, where = self.source.only(halves), numbers[self.where[halves]]
         return Halves(self.places[rows], source, where, self.imaginary[halves])
 
-    def nonzero(self) -> Halves:
-        """Returns the rows that are not zero. Raises ShapeError where none is."""
-        require_any(nonzero := self.filled)
-        return self if nonzero.all() else self.only(nonzero)
-
     def turned(self, giants: Numbers) -> Table:
         """Returns the vectors, each rotated right by its giant, real where all are."""
         kind = np.complex128 if self.source.filled[self.imaginary].any() else np.float64
@@ -250,3 +234,10 @@ class Halves:
                 turn(factor * vectors, giants[where], target, where)
             elif side.any():
                 turn(factor * vectors[side], giants[where[side]], target, where[side])
+
+
+def nonzero(table: Diagonals | Halves) -> Diagonals | Halves:
+    """Returns the rows that are not zero. Raises ShapeError where none is."""
+    if not (filled := table.filled).any():
+        raise ShapeError("linear: diagonals that are all zero", hint="give at least one weight")
+    return table if filled.all() else table.only(filled)

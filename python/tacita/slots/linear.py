@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacita.errors import ShapeError
-from tacita.slots.diagonals import ByPlace, Diagonals, Halves, Numbers, codes, first_uses
+from tacita.slots.diagonals import ByPlace, Diagonals, Halves, Numbers, codes, first_uses, nonzero
 
 Split: TypeAlias = Literal["auto", "baby", "giant"] | int
 
@@ -171,14 +171,14 @@ class LinearPlan:
         unequal periods.
         """
         table = diagonals if isinstance(diagonals, Halves) else Diagonals.of(diagonals)
-        nonzero = table.nonzero()
-        outputs, inputs, rotations = nonzero.places.T
-        step = _step(nonzero.places.tobytes()) if split == "auto" else _fixed_step(rotations, split)
+        filled = nonzero(table)
+        outputs, inputs, rotations = filled.places.T
+        step = _step(filled.places.tobytes()) if split == "auto" else _fixed_step(rotations, split)
         counts = (
             int(inputs.max()) + 1 if n_inputs is None else n_inputs,
             int(outputs.max()) + 1 if n_outputs is None else n_outputs,
         )
-        return replace(_build(nonzero, step, *counts, period), real=real)
+        return replace(_build(filled, step, *counts, period), real=real)
 
     @staticmethod
     def from_terms(

@@ -20,6 +20,7 @@ from tacita.layouts.vector import CyclicMap, VectorLayout
 from tacita.packings.conformance import CASES, check, circuit_of, world_of
 from tacita.packings.lowering import lowering_of
 from tacita.resources import in_threads
+from tacita.slots.diagonals import nonzero
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
@@ -79,7 +80,7 @@ def test_diagonals_are_those_of_the_matrix(height, width, part, share, monkeypat
     filled = wanted.any(axis=1)
     assert np.array_equal(table.turned(np.zeros(16, int)), wanted) and np.array_equal(table.filled, filled)
     assert table.places.tolist() == [[2, 3, k] for k in range(16)]
-    assert np.array_equal(table.nonzero().turned(np.zeros(filled.sum(), int)), wanted[filled])
+    assert np.array_equal(nonzero(table).turned(np.zeros(filled.sum(), int)), wanted[filled])
     assert filled.all() == (share == 1.0)
 
 

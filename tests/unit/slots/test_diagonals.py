@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacita.errors import ShapeError
-from tacita.slots.diagonals import Diagonals, Halves, codes
+from tacita.slots.diagonals import Diagonals, Halves, codes, nonzero
 from tacita.slots.linear import LinearPlan
 
 RNG = np.random.default_rng(3)
@@ -26,9 +26,9 @@ def test_two_rows_that_meet_are_the_parts_of_one():
 
 def test_rows_of_zeros_are_dropped_and_none_is_refused():
     table = Diagonals.of({(0, 0, 1): np.zeros(2), (0, 0, 2): np.ones(2)})
-    assert table.nonzero().places.tolist() == [[0, 0, 2]]
+    assert nonzero(table).places.tolist() == [[0, 0, 2]]
     with pytest.raises(ShapeError, match="all zero"):
-        Diagonals.of({(0, 0, 1): np.zeros(2)}).nonzero()
+        nonzero(Diagonals.of({(0, 0, 1): np.zeros(2)}))
 
 
 @pytest.mark.parametrize(

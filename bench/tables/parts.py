@@ -34,7 +34,7 @@ from tacita.packings.columns.linear import BatchNorm
 from tacita.packings.encoding import Encoding, OutputSpec, apply_unit, output_bound
 from tacita.packings.multidiagonal.linear import Affine
 from tacita.packings.multidiagonal.products import Product, transpose
-from tacita.packings.operations import RowSums, exponentials, rounds
+from tacita.packings.operations import RowSums, softmax_operations
 from tacita.packings.specs import AttentionSpecs
 from tacita.packings.weights import AttentionPlan, Positional
 from tacita.planning.fitting import REFRESHED, Accuracy
@@ -213,7 +213,7 @@ def in_rounds(
 
 
 def _softmax(specs: AttentionSpecs, sums: RowSums) -> list[Operation]:
-    further, mixed = rounds("softmax", specs, sums, MASK)
+    softmax, mixed = softmax_operations("softmax", specs, sums)
 
     def total(be: Backend, exps: Cts, masks: Cts) -> Cts:
         return sums.stored(be, exps, None if specs.rounds else masks, specs.inverse)
@@ -223,8 +223,7 @@ def _softmax(specs: AttentionSpecs, sums: RowSums) -> list[Operation]:
         return (be.mul(weighed, apply_unit(be, totals[0], specs.inverse)),)
 
     return [
-        exponentials("softmax", specs.exp),
-        *further,
+        *softmax,
         Operation.of("softmax.total", (mixed, MASK), "softmax.total", total),
         Operation.of("softmax.divide", (mixed, "softmax.total", MASK), "softmax", divide),
     ]

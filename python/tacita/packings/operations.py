@@ -13,7 +13,7 @@ from tacita.approx.poly import ConstantSpec
 from tacita.approx.softmax import Round
 from tacita.approx.spec import Spec, scale_by
 from tacita.layouts.arrays import Array
-from tacita.layouts.runs import Response
+from tacita.layouts.runs import MASK, Response
 from tacita.packings.base import Operation
 from tacita.packings.encoding import Argument, apply, apply_all, output_bound, real
 from tacita.packings.shared.linear import Linear, Map, Norm, together
@@ -129,13 +129,15 @@ def _beside(be: Backend, masks: Cts, exps: Cts) -> Cts:
     return tuple(be.drop_to(m, min(be.level(m), be.level(exps[0]) + 1)) for m in masks)
 
 
-def rounds(name: str, specs: AttentionSpecs, sums: RowSums, mask: str) -> tuple[list[Operation], str]:
-    """The rounds of an attention's softmax, and the tensor that is mixed: exponentials, or the last squares.
-    name: of the attention. mask: the request's tensor."""
-    operations, exps = list[Operation](), f"{name}.exponentials"
+def softmax_operations(
+    name: str, specs: AttentionSpecs, sums: RowSums, visible: Sequence[Array] | None = None
+) -> tuple[list[Operation], str]:
+    """The exponentials of an attention and the rounds of its softmax, and the tensor that is mixed: the
+    exponentials, or the last squares. name: of the attention. visible: as of `exponentials`."""
+    operations, exps = [exponentials(name, specs.exp, visible)], f"{name}.exponentials"
     for number, one in enumerate(specs.rounds, 1):
         total, inverse, squares = (f"{name}.{part}{number}" for part in ("sums", "inverse", "squares"))
-        masks = () if number > 1 else (mask,)
+        masks = () if number > 1 else (MASK,)
         invert = partial(real, spec=one.inverse, output_scale=1.0 / one.steepest)
 
         def add_up(be: Backend, exps: Cts, *masks: Cts, one: Round = one) -> Cts:

@@ -80,7 +80,7 @@ def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[i
     """Plans of at most VECTORS vectors where the shape allows it: a few outputs of a few inputs each.
 
     A block without any weight is left out, unless its outputs would have no block at all: an engine has no
-    ciphertext of zero (see `_with_all_outputs`).
+    ciphertext of zero, so that an output without any weight gets a tiny one.
     """
     weighed = {j for (j, _, _), v in diagonals.items() if np.any(v)}
     rotations = len({r for _, _, r in diagonals})
@@ -96,21 +96,10 @@ def _blocks(diagonals: Diagonals, inputs: int, outputs: int) -> Iterator[tuple[i
             counts = min(out_step, outputs - j), min(in_step, inputs - i)
             # every output of a block has a term, be it zero, so that all blocks give all their outputs
             alone = i == 0 and not weighed & set(range(j, j + out_step))
-            if alone or any(np.any(v) for v in part.values()):
-                yield (
-                    j,
-                    i,
-                    LinearPlan.from_diagonals(
-                        _with_all_outputs(part, counts[0]), n_inputs=counts[1], n_outputs=counts[0]
-                    ),
-                )
-
-
-def _with_all_outputs(part: Diagonals, outputs: int) -> Diagonals:
-    """Outputs without any weight get a tiny one: an engine has no ciphertext of zero without it."""
-    used = {j for (j, _, _), v in part.items() if np.any(v)}
-    extra = {key: v + 1e-30 for key, v in part.items() if key[0] not in used and key[1:] == (0, 0)}
-    return {**part, **extra} if len(used) < outputs else part
+            used = {b for (b, _, _), v in part.items() if np.any(v)}
+            part |= {key: v + 1e-30 for key, v in part.items() if key[0] not in used and key[1:] == (0, 0)}
+            if alone or used:
+                yield j, i, LinearPlan.from_diagonals(part, n_inputs=counts[1], n_outputs=counts[0])
 
 
 @dataclass(frozen=True, eq=False)

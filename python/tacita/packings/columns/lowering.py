@@ -38,7 +38,7 @@ from tacita.packings.columns.cells import (
 )
 from tacita.packings.columns.linear import BatchForward, BatchNorm, ColumnMap, linear_of
 from tacita.packings.encoding import Encoding, WeightBias, apply, apply_unit, output_bound
-from tacita.packings.operations import Answering, exponentials, rounds
+from tacita.packings.operations import Answering, softmax_operations
 from tacita.packings.shared.choice import Choice, tournament, unsigned
 from tacita.packings.shared.lowering import Lowering
 from tacita.packings.specs import CircuitSpecs
@@ -184,11 +184,10 @@ class ColumnLowering(Lowering):
         parts = ("weighed", "sums", "weights")
         weighed, sums, shares = (f"{name}.{part}" for part in parts)
         operations, back = attention.begin(name, x, block.residual.live)
-        further, mixed = rounds(name, plan.specs, attention.sums, MASK)
+        softmax, mixed = softmax_operations(name, plan.specs, attention.sums, attention.visible)
         return [
             *operations,
-            exponentials(name, plan.specs.exp, attention.visible),
-            *further,
+            *softmax,
             Operation.of(f"{name}.weigh", (mixed, MASK), (weighed, sums), attention.weigh),
             Operation.of(f"{name}.attend", (weighed, sums), shares, attention.attend),
             Operation.of(f"{name}.project", (x, back, shares), target.live, attention.project),

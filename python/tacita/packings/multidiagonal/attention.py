@@ -5,7 +5,7 @@ section 6.2.2). The columns of all matrices are query tokens, so a row of softma
 which are places and ciphertexts. Softmax is normalised after the product with V. The padding mask is
 encrypted: by key token it multiplies V, and in the layout of the scores the exponentials that are summed.
 Where softmax has rounds, squares that are already masked stand in place of exponentials
-(`operations.rounds`).
+(`operations.softmax_operations`).
 """
 
 from __future__ import annotations
@@ -66,15 +66,6 @@ class DiagonalSums(RowSums):
         return tuple(be.add_vector(ct, real_heads(self.layout, offset)) for ct in sums)
 
 
-def query_key(plan: AttentionPlan, layout: Features) -> Affine:
-    """Q and K, one after the other, scaled so that their products are scores in stored form; with rotary
-    positions then their `crossed` rows."""
-    weight, bias = (
-        np.concatenate(_crossed(plan, part)) for part in zip(plan.query(), plan.key(), strict=True)
-    )
-    return Affine(weight, bias, layout, layout.stacked(len(weight) // layout.size))
-
-
 def _crossed(plan: AttentionPlan, sides: Sequence[Array]) -> list[Array]:
     rotary = plan.positional.rotary is not None
     return [*sides, *((crossed(side, plan.heads) for side in sides) if rotary else ())]
@@ -102,7 +93,11 @@ class Attention:
         """Builds all maps. layout: of x."""
         context, betas = plan.specs.context, plan.betas() if plan.normed else ()
         projection = plan.projection(context * output_bound(plan.specs.inverse))
-        self.plan, self.layout, self.query_key = plan, layout, query_key(plan, layout)
+        sides = zip(plan.query(), plan.key(), strict=True)
+        # Q and K, one after the other; with rotary positions then their `crossed` rows
+        weight, bias = (np.concatenate(_crossed(plan, side)) for side in sides)
+        self.query_key = Affine(weight, bias, layout, layout.stacked(len(weight) // layout.size))
+        self.plan, self.layout = plan, layout
         self.value = Affine(*plan.value(1.0 / context), layout, layout)
         self.projection = Affine(*projection, layout, layout)
         self.betas = [v for side in _crossed(plan, betas) for v in layout.vectors(side)]

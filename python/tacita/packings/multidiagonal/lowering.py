@@ -29,7 +29,7 @@ from tacita.packings.multidiagonal.attention import (
     variance,
 )
 from tacita.packings.multidiagonal.linear import Affine, linear_of, totals
-from tacita.packings.operations import Answering, RowSums, exponentials, rounds
+from tacita.packings.operations import Answering, RowSums, softmax_operations
 from tacita.packings.shared.first_token import TextQuery
 from tacita.packings.shared.lowering import OneTextLowering
 from tacita.packings.specs import CircuitSpecs
@@ -167,14 +167,13 @@ class DiagonalLowering(OneTextLowering[Features]):
         name, x, residual = block.name, block.x.live, block.residual.live
         attention = Attention(plan, self._layout)
         scores, context, inverse = (f"{name}.{part}" for part in ("scores", "context", "inverse"))
-        further, mixed = rounds(name, plan.specs, attention.sums, MASK)
+        softmax, mixed = softmax_operations(name, plan.specs, attention.sums, attention.visible)
         reads = (residual, context, inverse)
         normed, roots = plan.roots(name, (x,), attention.squares)
         return [
             *normed,
             Operation.of(scores, (x, *roots), scores, attention.scores),
-            exponentials(name, plan.specs.exp, attention.visible),
-            *further,
+            *softmax,
             Operation.of(f"{name}.mix", (x, mixed, MASK), (context, f"{name}.sums"), attention.mix),
             inversion(name, plan),
             Operation.of(f"{name}.project", reads, target.live, attention.project),
@@ -182,13 +181,12 @@ class DiagonalLowering(OneTextLowering[Features]):
 
     def _first_token(self, block: Block, target: Target, plan: AttentionPlan) -> list[Operation]:
         name, x, attention = block.name, block.x.live, FirstTokenAttention(plan, self._layout)
-        further, mixed = rounds(name, plan.specs, attention.sums, MASK)
+        softmax, mixed = softmax_operations(name, plan.specs, attention.sums, attention.visible)
         operations, back = attention.begin(name, x, block.residual.live)
         reads = (x, mixed, f"{name}.inverse", back, MASK)
         return [
             *operations,
-            exponentials(name, plan.specs.exp, attention.visible),
-            *further,
+            *softmax,
             Operation.of(f"{name}.sums", (mixed, MASK), f"{name}.sums", attention.add_up),
             inversion(name, plan),
             Operation.of(f"{name}.project", reads, target.live, attention.project),

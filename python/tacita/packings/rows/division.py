@@ -14,11 +14,10 @@ from tacita.approx.exp import PowerSpec
 from tacita.approx.inverse import GoldschmidtSpec
 from tacita.approx.spec import Spec, free_depth
 from tacita.layouts.arrays import Array, Diagonal, ceil_power
-from tacita.layouts.runs import MASK
 from tacita.layouts.windows import HeadWindow
 from tacita.packings.base import Operation
 from tacita.packings.encoding import apply_unit, divide
-from tacita.packings.operations import RowSums, exponentials, rounds
+from tacita.packings.operations import RowSums, exponentials, softmax_operations
 from tacita.packings.specs import AttentionSpecs
 from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import LinearPlan
@@ -218,12 +217,11 @@ def mixed_exponentials(
     """How an attention's exponentials are computed: (stages of their own, the tensor that the stage that
     mixes reads, live tensors -> exponentials as they are mixed). name: of the attention. visible: as of
     `operations.exponentials`. sums: of the rounds of its softmax."""
-    spec, result = specs.exp, f"{name}.exponentials"
     if early is None:
-        further, mixed = rounds(name, specs, sums, MASK)
-        return [exponentials(name, spec, visible), *further], mixed, lambda be, live: live[mixed]
+        stages, mixed = softmax_operations(name, specs, sums, visible)
+        return stages, mixed, lambda be, live: live[mixed]
     lift = 1.0 if early.squarings else early.lift
-    operation = exponentials(name, early.root(spec), visible, lift)
+    operation, result = exponentials(name, early.root(specs.exp), visible, lift), f"{name}.exponentials"
     if early.squarings:
         return [operation], result, lambda be, live: early.squared(be, live[result])
     return [], f"{name}.scores", lambda be, live: early.squared(be, operation.run(be, live)[result])

@@ -159,10 +159,6 @@ class FirstTokenAttention(TextQuery):
         rows[:, : window.width * each.shape[1]] = np.repeat(each, window.width, axis=1)
         return rows.reshape(-1)
 
-    def values(self, be: Backend, x: Cts, exps: Cts) -> Cts:
-        """Values of x, of which no more than two levels above the exponentials' are used."""
-        return self.value.apply(be, above(be, x, exps))
-
     def mix(self, be: Backend, values: Cts, exps: Cts, masks: Cts) -> tuple[Cts, Cts]:
         """(context / bound, row sums stored for the inverse), the same in every token, at the heads'
         positions, one ciphertext of context a window and one of all sums. One level below exps; or two

@@ -142,13 +142,6 @@ class Norm(TextNorm[FeatureLayout]):
         return (be.add(scaled[0], everywhere),)
 
 
-def mean(be: Backend, x: Cts, weights: Ct, layout: FeatureLayout) -> Cts:
-    """Weighted sum over tokens, in every token. weights: encrypted mask / length, the same at all positions.
-    One level, log2(tokens) rotations a ciphertext."""
-    shape = layout.shape
-    return tuple(rotate_sum(be, be.mul(ct, weights), shape.tokens, shape.window) for ct in x)
-
-
 # Attention on rows: how heads, shifts and scores share a window, and the slot-linear maps between these
 # layouts.
 #

@@ -19,6 +19,7 @@ from tacita.blocks.weights import Weights
 from tacita.layouts.arrays import Array
 from tacita.layouts.numbered import tensor_of
 from tacita.layouts.registry import Shape
+from tacita.layouts.rotations import rotate_sum
 from tacita.layouts.rows import FeatureLayout, RowsShape, can_carry, carry
 from tacita.layouts.runs import HIDDEN, MASK, Request
 from tacita.layouts.windows import head_windows, pack_masks
@@ -35,7 +36,7 @@ from tacita.packings.rows.first_token import (
     above,
     select_token,
 )
-from tacita.packings.rows.linear import linear_of, mean
+from tacita.packings.rows.linear import linear_of
 from tacita.packings.shared.answer import block_answering
 from tacita.packings.shared.lowering import OneTextLowering
 from tacita.packings.specs import CircuitSpecs
@@ -102,20 +103,21 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         return replace(norm, packed_first=True) if packed else norm, encoding
 
     def _mean_answer(self, x: Tensor, dense: WeightBias | None, name: str) -> tuple[Operation, Answering]:
-        def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
-            return mean(be, cts, weights[0], self._layout)
-
         layout, bounds = self._layout, (x.form.encoding.bound, self._specs.answer)
         sizes = self._slots, layout.shape.window, layout.size
         answering = block_answering(dense, list(layout.home), sizes, bounds, repeated=False)
-        return Operation.of(name, (x.live, MEAN), name, average), answering
+        return Operation.of(name, (x.live, MEAN), name, self._mean), answering
+
+    def _mean(self, be: Backend, x: Cts, weights: Cts) -> Cts:
+        """Adds up tokens times weights, in every token. One level, log2(tokens) rotations a ciphertext."""
+        shape = self._layout.shape
+        return tuple(rotate_sum(be, be.mul(ct, weights[0]), shape.tokens, shape.window) for ct in x)
 
     def _averaged(self, x: Tensor, name: str) -> Operation:
         """Two levels: it is in every token, of which one is taken."""
 
         def average(be: Backend, cts: Cts, weights: Cts) -> Cts:
-            pooled = mean(be, cts, weights[0], self._layout)
-            return (select_token(be, pooled, self._layout, self._vector),)
+            return (select_token(be, self._mean(be, cts, weights), self._layout, self._vector),)
 
         return Operation.of(name, (x.live, MEAN), name, average)
 
@@ -151,7 +153,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         operations, back = attention.begin(block.name, block.x.live, block.residual.live)
 
         def values(be: Backend, live: Live, exps: Cts) -> tuple[Cts, Live]:
-            return attention.values(be, live[block.x.live], exps), {}
+            return attention.value.apply(be, above(be, live[block.x.live], exps)), {}
 
         return [*operations, *self._attended(block, target, attention, back, (block.x.live,), values)]
 

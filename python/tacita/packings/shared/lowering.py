@@ -151,8 +151,7 @@ class Lowering(ABC):
 
     def block(self, block: Block, target: Target) -> None:
         """Leaves residual + block, an attention or a feed-forward, in the target."""
-        if block.x.form.bare or block.residual.form.bare:
-            raise refuse_node(self.packing, block.name, "a function of all tokens as its input")
+        self._refuse_bare(block.name, block.x, block.residual)
         if isinstance(block.node, FeedForward):
             self.operations += self._feed_forward(block, block.node, target)
             return
@@ -193,7 +192,7 @@ class Lowering(ABC):
 
     def mean(self, x: Tensor, name: str) -> Tensor:
         """Averages the real tokens into the layout of the first one, for a norm."""
-        self._refuse_bare(x, name)
+        self._refuse_bare(name, x)
         self.operations.append(self._averaged(x, name))
         return Tensor(name, 1, Form(x.form.encoding, first=True))
 
@@ -242,7 +241,7 @@ class Lowering(ABC):
             self.operations += choice.operations(x.live)
             return
         if mean:
-            self._refuse_bare(x, mean)
+            self._refuse_bare(mean, x)
             operation, self._answering = self._mean_answer(x, weights, mean)
             self.operations += [operation, answer_operation(self._answering, mean)]
             return
@@ -256,8 +255,8 @@ class Lowering(ABC):
     def _identity(self) -> WeightBias:
         return np.eye(self._size), np.zeros(self._size)
 
-    def _refuse_bare(self, x: Tensor, name: str) -> None:
-        if x.form.bare:
+    def _refuse_bare(self, name: str, *tensors: Tensor) -> None:
+        if any(x.form.bare for x in tensors):
             raise refuse_node(self.packing, name, "a function of all tokens as its input")
 
     def _norm_form(self, rows: int, readers: Readers) -> Form:

@@ -225,7 +225,7 @@ class Response:
         """Reads numbers from their first places."""
         out = np.full(count, np.nan)
         for run in reversed(runs):
-            first = repeated_once(run)
+            first = (*run[:2], *(part for step in _steps(run) if step[2] for part in step))  # numbers once
             _view(out, first, 1)[...] = _view(table, first, 0).real
         return out
 
@@ -267,11 +267,6 @@ def interleaved(runs: Runs, count: int, numbers: int) -> Runs:
         )
         for run in runs
     )
-
-
-def repeated_once(run: Run) -> Run:
-    """Returns the run without its repetitions of the same numbers."""
-    return (*run[:2], *(part for step in _steps(run) if step[2] for part in step))
 
 
 def _reach(run: Run, side: int) -> int:

@@ -155,7 +155,7 @@ class DiagonalLowering(OneTextLowering[Features]):
         return self._averaged(x, name), self._first_answer(x, dense)
 
     def _averaged(self, x: Tensor, name: str) -> Operation:
-        """As a vector: two levels. The map, a vector for every feature, is made when it is needed."""
+        """Leaves a vector: two levels. The map, a vector for every feature, is made when it is needed."""
         total = cache(partial(_same, self._layout, list(self._layout.index)))
 
         def average(be: Backend, cts: Cts, masks: Cts) -> Cts:

@@ -39,8 +39,8 @@ REFRESH = 16_000  # bytes of a bootstrap while it runs, a coefficient of the rin
 # weights, packing rows): 18.4 of them in the diagonals
 IN_CIRCUIT = 25
 # bytes of a weight of a decoder's last map while it runs, encoded at a low level and over the special primes,
-# and of those that the engine has at once (`linear.rs`): outputs of larger maps are made in turn
-ENCODED, ENCODED_AT_ONCE = 256, 1 << 31
+# and of those that are there at once: sums of larger maps are made in turn (`layouts.rotations.in_turn`)
+ENCODED, ENCODED_AT_ONCE = 160, 1 << 30
 
 
 def ciphertext_budget(plan: Plan, memory: float) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
 from tacita.slots.base import Backend, Ct
 from tacita.slots.diagonals import ByPlace, Diagonals, Halves
-from tacita.slots.linear import LinearPlan, Recipe
+from tacita.slots.linear import LinearPlan
 from tacita.slots.stage import cached_weakly
 
 
@@ -114,17 +115,20 @@ class RealMap:
         elif self.pairs:
             firsts, seconds, rest = xs[: self.pairs], xs[self.pairs :], xs[2 * self.pairs :]
             xs = [*(be.add(a, be.mul_i(b)) for a, b in zip(firsts, seconds, strict=False)), *rest]
-        apart = self.plan.lazy and all(self.plan.giants.values())
+        many = self.plan.lazy or prod(self.plan.source.shape) > AT_ONCE
+        apart = many and all(self.plan.giants.values())
         outs = in_turn(be, xs, self.plan) if apart else be.linear(xs, self.plan)
         return [doubled_real(be, y) for y in outs] if self.shift or self.pairs else outs
 
 
-# A plan of many vectors is applied a sum after the other, one for each output and giant: the engine encodes
+# A plan of many vectors is applied some sums after others, one for each output and giant: the engine encodes
 # those of a plan together. Babies act first, once for all sums, and giants on what is there of an output.
+
+AT_ONCE = 1 << 22  # numbers of vectors, 64 MB, for the engine: fewer, and it reads babies more often
 
 
 def in_turn(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
-    """Applies a plan with a recipe, of which every output has a term, a sum after the other. One level.
+    """Applies a plan of which every output has a term, some sums after others. One level.
 
     Key switches and rotation keys are those of the plan: babies are rotated as by `rotate_many`, and giants a
     level lower. Each sum is rescaled.
@@ -132,11 +136,11 @@ def in_turn(be: Backend, xs: Sequence[Ct], plan: LinearPlan) -> list[Ct]:
     steps = [[k for j, k in _operands(plan) if j == i] for i in range(plan.n_inputs)]
     turned = [ct for x, ks in zip(xs, steps, strict=True) for ct in be.rotate_many(x, ks)]
     outs, above = dict[int, Ct](), dict[int, int]()
-    for output, giant, one in sums_of(plan):  # of an output from the largest giant down
-        (inner,) = be.linear(turned, one)
-        if output in outs:
-            inner = be.add(_bring(be, outs[output], above[output] - giant, plan.horner_step), inner)
-        outs[output], above[output] = inner, giant
+    for places, some in sums_of(plan):  # of an output from the largest giant down
+        for (output, giant), inner in zip(places, be.linear(turned, some), strict=True):
+            if output in outs:
+                inner = be.add(_bring(be, outs[output], above[output] - giant, plan.horner_step), inner)
+            outs[output], above[output] = inner, giant
     ends = (_bring(be, outs[j], above[j], plan.horner_step) for j in range(plan.n_outputs))
     return [be.rotate(ct, plan.post) if plan.post else ct for ct in ends]
 
@@ -154,24 +158,32 @@ def _operands(plan: LinearPlan) -> list[tuple[int, int]]:
 
 
 @cached_weakly(1)
-def sums_of(plan: LinearPlan) -> list[tuple[int, int, LinearPlan]]:
-    """Returns (output, giant, the sum) of each, as plans of operands that come rotated by the babies.
+def sums_of(plan: LinearPlan) -> list[tuple[list[tuple[int, int]], LinearPlan]]:
+    """Returns ([(output, giant), ...], the sums of these) in parts of `AT_ONCE`, as plans of operands that
+    come rotated by the babies.
 
     They are kept until another plan is applied, with the vectors that somebody read: all requests in the
     clear go through a stage before any goes on.
     """
-    assert isinstance(plan.source, Recipe)  # `in_turn`
     number = {operand: n for n, operand in enumerate(_operands(plan))}
     groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for output, giant, i, k, vector in plan.terms.tolist():
         groups.setdefault((output, giant), []).append((number[i, k], vector))
-    sums = list[tuple[int, int, LinearPlan]]()
-    for (output, giant), rows in groups.items():
-        table, vectors = np.zeros((len(rows), 5), np.int32), np.unique([v for _, v in rows])
-        table[:, 2] = [operand for operand, _ in rows]
-        table[:, 4] = np.searchsorted(vectors, [v for _, v in rows])
-        one = LinearPlan(len(number), 1, plan.source.only(vectors), table, real=plan.real)
-        sums.append((output, giant, one))
+    parts, room = list[list[tuple[int, int]]](), 0
+    for place, rows in groups.items():
+        room -= len(rows) * plan.period
+        if room < 0:
+            parts, room = [*parts, []], AT_ONCE - len(rows) * plan.period
+        parts[-1].append(place)
+    sums = list[tuple[list[tuple[int, int]], LinearPlan]]()
+    for places in parts:
+        table = np.array([(n, 0, *row, 0) for n, place in enumerate(places) for row in groups[place]])
+        vectors, table[:, 4] = np.unique(table[:, 3], return_inverse=True)
+        table[:, 3] = 0
+        some = LinearPlan(
+            len(number), len(places), plan.only(vectors), table.astype(np.int32), real=plan.real
+        )
+        sums.append((places, some))
     return sums
 
 

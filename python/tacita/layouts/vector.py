@@ -84,13 +84,15 @@ class CyclicMap:
     folds: tuple[int, int]
 
     @staticmethod
-    def build(weight: Array, bias: Array, src: Sequence[IntArray], dst: Sequence[IntArray]) -> CyclicMap:
+    def build(
+        weight: Array, bias: Array, src: Sequence[IntArray], dst: Sequence[IntArray], *, kept: bool = False
+    ) -> CyclicMap:
         """Builds the map with a weight (outputs, inputs). src, dst: feature at each position of one period
         (-1: none), one array per ciphertext; all of src have one period, all of dst have one. Bias where dst
         has features, zero elsewhere.
 
         Many vectors get a recipe, unless most weights are zero: those are few, and what repeats among them is
-        encoded once.
+        encoded once. kept: they stay for the next text, however many.
         """
         if len({len(a) for a in src}) != 1 or len({len(a) for a in dst}) != 1:
             raise ShapeError(
@@ -104,7 +106,7 @@ class CyclicMap:
         period = max(width, height)
         many = 8 * period * np.count_nonzero(diagonals.filled) > LARGE
         dense = 2 * np.count_nonzero(weight) > weight.size
-        how = period if many and dense else None
+        how = period if many and dense and not kept else None
         real_map = RealMap.build(diagonals, n_inputs=len(src), n_outputs=len(dst), period=how)
         folds = (width // height, height) if width > height else (1, 0)
         return CyclicMap(real_map, tuple(np.where(o >= 0, bias[o], 0.0) for o in dst), folds)

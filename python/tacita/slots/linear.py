@@ -93,6 +93,15 @@ class LinearPlan:
         """Returns the vectors for who reads them once: those of a recipe are made anew, and not kept."""
         return self.source.make() if isinstance(self.source, Recipe) else self.source
 
+    def only(self, numbers: Numbers) -> Recipe:
+        """Returns the recipe of some of the vectors, ascending: a view of those that are there, where they
+        follow each other."""
+        if isinstance(self.source, Recipe):
+            return self.source.only(numbers)
+        table, first, last = self.source, int(numbers[0]), int(numbers[-1]) + 1
+        rows = slice(first, last) if last - first == len(numbers) else numbers
+        return Recipe((len(numbers), self.period), lambda: table[rows])
+
     @cached_property
     def powers(self) -> npt.NDArray[np.float64]:
         """Mean squared magnitude of each vector, (n_vectors,)."""

@@ -27,6 +27,7 @@ from tacita.checkpoint.reference import reference
 from tacita.cli import main
 from tacita.cli.ask import generate as command
 from tacita.errors import CheckpointError, FileError, InputError, PlanError
+from tacita.layouts import rotations
 from tacita.layouts.vector import blocks_of
 from tacita.packings.lowering import in_slots
 from tacita.packings.weights import Positional
@@ -107,8 +108,9 @@ def test_logits_of_gpt2_and_of_leaf() -> None:
 
 @pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
 @pytest.mark.parametrize("vocab", [200, 700])
-def test_a_vocabulary_lies_side_by_side(packing: str, vocab: int) -> None:
-    """More words than the slots have blocks for; of 700, three ciphertexts."""
+def test_a_vocabulary_lies_side_by_side(packing: str, vocab: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More words than the slots have blocks for; of 700, three ciphertexts, a sum of each in turn."""
+    monkeypatch.setattr(rotations, "AT_ONCE", 64 * vocab)
     model = llama(vocab=vocab, layers=1)
     found = planned(model, packing=packing)
     response = found.layout.response

@@ -10,9 +10,9 @@ import numpy as np
 
 from tacita.layouts.arrays import Array, Diagonal, IntArray, refuse
 from tacita.layouts.numbered import runs_of
-from tacita.layouts.rotations import rotate_sum
+from tacita.layouts.rotations import RealMap, rotate_sum
 from tacita.layouts.runs import Response, Runs
-from tacita.layouts.vector import AnswerBlocks, VectorLayout, blocks_of
+from tacita.layouts.vector import AnswerBlocks, CyclicMap, VectorLayout, blocks_of
 from tacita.packings.encoding import WeightBias
 from tacita.packings.operations import Answering
 from tacita.packings.shared.linear import Linear
@@ -22,20 +22,21 @@ from tacita.slots.linear import LinearPlan
 
 def _answering(
     blocks: AnswerBlocks,
-    plan: LinearPlan,
+    products: RealMap | CyclicMap,
     width: int = 1,
     keep: Sequence[Array] = (),
     bias: Sequence[Array] = (),
 ) -> Answering:
-    """Pooled / entry -> the response. plan: one ciphertext (logits) or one per pooled ciphertext. width:
-    slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias; none of features.
-    """
+    """Pooled / entry -> the response. products: one ciphertext (logits) or one per pooled ciphertext. width:
+    slots to sum over for a logit, 1 for none. keep, bias: cut the sums out, add the bias; none where there is
+    nothing to cut or to add."""
 
     def apply(be: Backend, pooled: Cts, check: Ct) -> Cts:
-        out = be.linear(pooled, plan)
+        out = list(products.apply(be, pooled))
         if keep:
             sums = (rotate_sum(be, ct, width) for ct in out)
             out = [be.mul_vector(ct, mask) for ct, mask in zip(sums, keep, strict=True)]
+        if bias:
             out = [be.add_vector(ct, shift) for ct, shift in zip(out, bias, strict=True)]
         out[0] = be.add(out[0], be.rotate(check, -blocks.norm))
         return tuple(out)
@@ -81,7 +82,7 @@ def block_answering(
             for number in (0, 1):
                 put(np.where(features >= 0, 1.0, 0.0), number, (i, i))
         plan = LinearPlan.from_diagonals(diagonals, n_inputs=inputs, n_outputs=inputs, split="baby")
-        return _answering(AnswerBlocks(slots, width, size, False, entry), plan)
+        return _answering(AnswerBlocks(slots, width, size, False, entry), RealMap(plan))
     weight, bias = dense
     blocks = AnswerBlocks(slots, width, len(bias), True, bound)
     for i, features in enumerate(places):
@@ -91,7 +92,7 @@ def block_answering(
     keep, offset = np.zeros((2, slots))
     at = np.arange(2 * len(bias)) * width
     keep[at], offset[at] = 1.0, np.tile(bias, 2) / bound
-    return _answering(blocks, plan, width, (keep,), (offset,))
+    return _answering(blocks, RealMap(plan), width, (keep,), (offset,))
 
 
 def wide_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, bound: float) -> Answering:
@@ -103,24 +104,18 @@ def wide_logits(weight: Array, bias: Array, layout: VectorLayout, entry: float, 
     answer = AnswerBlocks(layout.slots, width, len(bias), False, bound)
     if width < layout.period:
         raise refuse("vector", f"{len(bias)} numbers of {layout.size} features", "use a larger ring")
-    plan = side_by_side(weight * (entry / bound), layout, answer.count, width)
-    shift = np.pad(bias / bound, (0, answer.count * width - len(bias))).reshape(answer.count, width)
-    there = (np.arange(answer.count * width) < len(bias)).reshape(shift.shape)
-    cuts, added = ([twice(part, layout.slots) for part in each] for each in (there, shift))
-    return _answering(answer, plan, 1, cuts, added)
+    products = side_by_side(weight * (entry / bound), bias / bound, layout, answer.count, width)
+    there = (np.arange(answer.count * width) < len(bias)).reshape(answer.count, width)
+    return _answering(answer, products, 1, [twice(part, layout.slots) for part in there])
 
 
-def side_by_side(weight: Array, layout: VectorLayout, count: int, width: int) -> LinearPlan:
-    """The products of a vector with the rows of a weight (outputs, size), one in each slot of a block of this
-    width, in every block of so many ciphertexts. One level; a rotation for each slot of a period."""
-    slot, period = np.arange(width), layout.period
-    rows = np.pad(weight, ((0, count * width - len(weight)), (0, period - layout.size)))
-    diagonals = {
-        (ct, 0, step): part[slot, (slot + step) % period]
-        for ct, part in enumerate(rows.reshape(count, width, period))
-        for step in range(period)
-    }
-    return LinearPlan.from_diagonals(diagonals, n_inputs=1, n_outputs=count)
+def side_by_side(weight: Array, bias: Array, layout: VectorLayout, count: int, width: int) -> CyclicMap:
+    """The products of a vector with the rows of a weight (outputs, size) and the bias, one in each slot of a
+    block of this width, in every block of so many ciphertexts. One level; a rotation for each two slots of a
+    period. Vectors stay for the next token: those of 50,257 words and 768 features are 0.5 GB."""
+    outputs = np.arange(count * width).reshape(count, width)
+    places = list(np.where(outputs < len(bias), outputs, -1))
+    return CyclicMap.build(weight, bias, [layout.index], places, kept=True)
 
 
 def twice(values: Array, slots: int) -> Array:

@@ -268,13 +268,12 @@ class Choice:
         width = min(ceil_power(max(words, layout.period)), max(layout.period, slots // 4))
         blocks = AnswerBlocks(slots, width, words, False, 1.0)
         copies = slots // width
-        plan = side_by_side(weight * (bounds[0] / copies), layout, blocks.count, width)
-        added = np.pad(bias, (0, blocks.count * width - words)).reshape(blocks.count, width)
-        there = (np.arange(added.size) < words).reshape(added.shape).astype(np.float64)
+        scaled = weight * (bounds[0] / copies), bias / copies
+        products = side_by_side(*scaled, layout, blocks.count, width)
+        there = (np.arange(blocks.count * width) < words).reshape(blocks.count, width).astype(np.float64)
 
         def logits(be: Backend, pooled: Cts) -> Cts:
-            means = (rotate_sum(be, ct, copies, width) for ct in be.linear(pooled, plan))
-            return tuple(be.add_vector(ct, part) for ct, part in zip(means, added, strict=True))
+            return tuple(rotate_sum(be, ct, copies, width) for ct in products.apply(be, pooled))
 
         def answer(be: Backend, chosen: Cts, check: Ct) -> Cts:
             pairs = zip(chosen, there, strict=True)

@@ -67,7 +67,7 @@ class Form:
 
     packed_first: token 0 in place of the copies, where a packing has them. bare: of a function, which leaves
     anything where no feature is (`Linear.bare`), for a norm or an answer. weighed: stored numbers come times
-    the mask, for a mean.
+    the mask, for a mean. balanced: features have no mean. norm: which one takes it as it is stored.
     """
 
     encoding: Encoding
@@ -75,6 +75,8 @@ class Form:
     packed_first: bool = False
     bare: bool = False
     weighed: bool = False
+    balanced: bool = False
+    norm: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,16 @@ class Block:
 class Target:
     """Where a block's sum goes, and how it is stored.
 
-    live: its tensor. norm: the node that alone reads it, which takes it in a scale of its own and, if
-    centred, without its mean; empty where others read it as well. bound: of the sum's magnitude, where there
-    is no such norm.
+    live: its tensor. norm: the node that alone reads it, which takes it in a scale of its own; empty where
+    others read it as well. centred: without its mean. bound: of the sum's magnitude, where there is no such
+    norm. reader: the one norm that reads it too, which may take it as it is; empty for none.
     """
 
     live: str
     norm: str = ""
     bound: float = 0.0
     centred: bool = True
+    reader: str = ""
 
 
 @dataclass(frozen=True, eq=False)

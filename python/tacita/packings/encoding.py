@@ -91,13 +91,19 @@ class OutputSpec:
 
     residual: encoding of the residual's stored numbers. centred: without its mean over features, which is all
     that a LayerNorm sees of it. complete: as a tensor is stored for its readers; else it lacks what a norm
-    gives to its result by itself.
+    gives to its result by itself. balanced: whether the residual has no mean already.
     """
 
     exit: float
     residual: Encoding
     centred: bool
     complete: bool = True
+    balanced: bool = False
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the mean of the residual has to be taken off."""
+        return self.centred and not self.balanced
 
     @property
     def back(self) -> float:
@@ -112,7 +118,7 @@ class OutputSpec:
 
     def fold_residual(self, size: int) -> Array:
         """(size, stored): the matrix on the residual's stored numbers."""
-        whole = without_mean(np.eye(size), np.zeros(size), centred=self.centred)
+        whole = without_mean(np.eye(size), np.zeros(size), centred=self.uneven)
         return Encoding(self.residual.scale / self.exit).fold(*whole)[0]
 
 

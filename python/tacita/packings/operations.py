@@ -155,10 +155,12 @@ def softmax_operations(
     return operations, exps
 
 
-def norm_operations(norm: Norm, name: str, check: Check | None = None, mask: str = "") -> list[Operation]:
-    """`NAME.centred` -> the result. check: also give the norm check of the response. mask: the tensor by
-    which the result is weighed; empty for none."""
-    centred, spread = f"{name}.centred", f"{name}.variance"
+def norm_operations(
+    norm: Norm, name: str, centred: str, check: Check | None = None, mask: str = ""
+) -> list[Operation]:
+    """The tensor `centred` -> the result. check: also give the norm check of the response. mask: the tensor
+    by which the result is weighed; empty for none."""
+    spread = f"{name}.variance"
 
     def variance(be: Backend, x: Cts) -> Cts:
         return (norm.variance(be, x),)

@@ -90,9 +90,20 @@ def test_what_a_step_costs() -> None:
     of all rows."""
     plan = planned(llama(layers=1), cache=True)
     counts = {stage.name.removeprefix("layer0."): dict(stage.counts) for stage in plan.stages}
-    assert plan.bootstraps == 3 and len(plan.stages) == 18
+    assert plan.bootstraps == 2 and len(plan.stages) == 17
     found = {name: counts[f"attention.{name}"].get("rotate", 0) for name in ("scores", "mix")}
     assert found == {"scores": 12, "mix": 10}
+
+
+def test_the_mean_of_a_stream_is_taken_off_once() -> None:
+    """GPT-2's norms see nothing of it, so that sums behind the first one are stored without it: on vectors as
+    the next norm takes them, in rows with a copy to scale. An RMSNorm takes sums with their mean."""
+    step, whole, other = planned(gpt2(), cache=True), planned(gpt2()), planned(llama(), cache=True)
+    first = ["layer0.norm1.centre"]
+    for plan in (step, other):
+        assert [stage.name for stage in plan.stages if stage.name.endswith(".centre")] == first
+    centres = {stage.name: stage.counts for stage in whole.stages if stage.name.endswith(".centre")}
+    assert len(centres) > 1 and [name for name, counts in centres.items() if counts.get("rotate")] == first
 
 
 def altered(plan: Plan, **fields: Any) -> Plan:

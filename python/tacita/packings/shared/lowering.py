@@ -85,6 +85,7 @@ class Lowering(ABC):
         self._slots, self._tokens = sizes
         self._of_tokens, self._of_first, self._size = tokens, first, tokens.layout.size
         self._answering: Any = None
+        self._as_stored: dict[str, str] = {}  # norm -> the tensor that it takes as others do
         self.operations: list[Operation] = []
         self.probes: dict[str, Probe] = {}  # of the blocks lowered so far, by stage
         self.fusible: dict[str, tuple[str, str]] = {}  # of `Circuit`
@@ -163,11 +164,16 @@ class Lowering(ABC):
     def stored(self, target: Target, block: Block) -> Tensor:
         """The sum of a target without a norm: of the first token where one row is left."""
         first = block.x.form.first or block.rows == 1
-        return Tensor(target.live, block.rows, Form(Encoding(target.bound), first))
+        norm = target.reader if self._linear(first=first).exact else ""
+        encoding = Encoding(self._bound(target, first=first))
+        return Tensor(target.live, block.rows, Form(encoding, first, balanced=target.centred, norm=norm))
 
     def centre(self, x: Tensor, target: Target) -> None:
         """Leaves a tensor that others read too as the target's norm takes it, without its mean. Levels: of
-        `Linear.centre`."""
+        `Linear.centre`; none where it is stored so."""
+        if x.form.norm == target.norm:
+            self._as_stored[target.norm] = x.live
+            return
         output = self._output(target, x.form, first=x.form.first)
         run = self._linear_of(x.form).centre(output, bare=x.form.bare)
         self.operations.append(Operation.of(f"{target.norm}.centre", (x.live,), target.live, run))
@@ -206,7 +212,8 @@ class Lowering(ABC):
         form = replace(form, encoding=encoding)
         check = norm_check(self._check_places, norm.rsqrt, norm.root_scale) if readers.last else None
         self._probe(name, form)
-        self.operations += norm_operations(norm, name, check, MASK if form.weighed else "")
+        entry = self._as_stored.get(name, f"{name}.centred")
+        self.operations += norm_operations(norm, name, entry, check, MASK if form.weighed else "")
         return Tensor(name, rows, form)
 
     def _probe(self, name: str, form: Form) -> None:
@@ -281,21 +288,28 @@ class Lowering(ABC):
         return AttentionPlan.of(self._weights, a, self._tokens, *names, block.x.form.encoding, output)
 
     def _linear_of(self, form: Form) -> Linear[Any]:
-        return self._of_first if form.first else self._of_tokens
+        return self._linear(first=form.first)
+
+    def _linear(self, *, first: bool) -> Linear[Any]:
+        return self._of_first if first else self._of_tokens
 
     def _values(self, form: Form, slots: Sequence[Array]) -> Array:
         return form.encoding.value(self._unpack(form, slots))
 
     def _output(self, target: Target, residual: Form, *, first: bool) -> OutputSpec:
         """How a sum is stored: as its only norm takes it, or within its bound."""
-        if not target.norm:
-            return OutputSpec(target.bound, residual.encoding, centred=False)
-        exit_ = self._norm_entry(target.norm, first=first)
-        return OutputSpec(exit_, residual.encoding, centred=target.centred, complete=False)
+        bound, alone = self._bound(target, first=first), bool(target.norm)
+        return OutputSpec(bound, residual.encoding, target.centred, not alone, residual.balanced)
+
+    def _bound(self, target: Target, *, first: bool) -> float:
+        """What a sum is divided by: as its norm takes it, where it has one of its own or its layout adds
+        nothing to a sum that others read too."""
+        norm = target.norm or (target.reader if self._linear(first=first).exact else "")
+        return self._norm_entry(norm, first=first) if norm else target.bound
 
     def _norm_entry(self, norm: str, *, first: bool) -> float:
         """What the centred input of a norm is divided by."""
-        specs, linear = self._specs.norm(norm), self._of_first if first else self._of_tokens
+        specs, linear = self._specs.norm(norm), self._linear(first=first)
         return exact_bound(specs.centred, specs.rsqrt, self._size) if linear.exact else specs.centred
 
     def _has_queries(self, rows: int) -> bool:

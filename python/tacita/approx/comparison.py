@@ -118,13 +118,9 @@ def step_spec(gap: float, harmonics: int) -> FourierSpec:
     signs = np.where(np.arange(harmonics + 1) % 4 == 3, -1.0, 1.0)
     sines, nothing = tuple(map(float, odd * signs)), (0.0,) * (harmonics + 1)
     spec = FourierSpec("step", (gap, 1.0), (-1.0, 1.0), error, False, nothing, sines)
-    return replace(spec, error=float(np.max(np.abs(spec.numpy(_beyond(gap, harmonics)) - 1.0))))
-
-
-def _beyond(gap: float, harmonics: int) -> Array:
-    """Returns points of [gap, 1], of which many belong to each oscillation; those at the gap are the
-    worst."""
-    return np.concatenate([np.linspace(gap, 1.0, 64 * harmonics), np.geomspace(gap, 1.0, 4096)])
+    # many points of each oscillation; those at the gap are the worst
+    u = np.concatenate([np.linspace(gap, 1.0, 64 * harmonics), np.geomspace(gap, 1.0, 4096)])
+    return replace(spec, error=float(np.max(np.abs(spec.numpy(u) - 1.0))))
 
 
 def sharpen_spec(error: float, degree: int) -> ChebyshevSpec:

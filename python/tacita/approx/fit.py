@@ -73,7 +73,8 @@ def remez(
     u = _grid(degree)
     x = from_unit(u, domain)
     values, w = f(x), np.ones_like(x) if weight is None else weight(x)
-    reference = _nearest(u, np.cos(np.pi * np.arange(degree + 2) / (degree + 1))[::-1])
+    alternating = np.cos(np.pi * np.arange(degree + 2) / (degree + 1))[::-1]
+    reference = np.clip(np.searchsorted(u, alternating), 0, len(u) - 1)
     for _ in range(rounds):
         coefficients, levelled = _solve(u[reference], values[reference], w[reference], degree)
         residual = w * (values - evaluate_series(coefficients, u))
@@ -205,10 +206,6 @@ def _grid(degree: int) -> Array:
     """Returns Chebyshev-spaced points of [-1, 1], ends included, ascending."""
     points = GRID_PER_DEGREE * (degree + 2)
     return -np.cos(np.pi * np.arange(points + 1) / points)
-
-
-def _nearest(grid: Array, targets: Array) -> NDArray[np.intp]:
-    return np.clip(np.searchsorted(grid, targets), 0, len(grid) - 1)
 
 
 def _solve(u: Array, values: Array, weight: Array, degree: int) -> tuple[Array, float]:

@@ -54,7 +54,7 @@ NOISE = 2.0**-27  # of the engine's z
 class FourierSpec(Spec):
     """p(x) = sum_k cosines[k] cos(k PHASE u) + sines[k] sin(k PHASE u), u the affine image of x in `domain`.
 
-    The only spec whose evaluation refreshes its ciphertext: `refreshes`.
+    The only spec whose evaluation refreshes its ciphertext.
     """
 
     kind = "fourier"
@@ -109,7 +109,9 @@ def fourier_spec(
     cosines = size * (_solve(np.cos, u, 0.5 * (right + left) / size, degree) + outside * _hump(degree))
     sines = size * _solve(np.sin, u, 0.5 * (right - left) / size, degree)
     spec = FourierSpec(function, interval, domain, 0.0, False, _floats(cosines), _floats(sines))
-    return replace(spec, error=_error(f, spec))
+    half = _half_grid(8 * GRID * (degree + 1), 1.0)
+    x = _at(np.concatenate([-half, half]), domain)
+    return replace(spec, error=float(np.max(np.abs(spec.numpy(x) - f(x)))))
 
 
 def _solve(part: Function, u: Array, values: Array, degree: int) -> Array:
@@ -127,12 +129,6 @@ def _hump(degree: int) -> Array:
     inside = np.cos(PHASE * np.outer(_half_grid(GRID * HUMP, 1.0 + EDGE), orders))
     least = np.linalg.solve(inside.T @ inside + np.diag(RIDGE**2 * (1.0 + orders**2)), (-1.0) ** orders)
     return np.pad(least / (least @ (-1.0) ** orders), (0, degree + 1 - len(orders)))
-
-
-def _error(f: Function, spec: FourierSpec) -> float:
-    half = _half_grid(8 * GRID * len(spec.cosines), 1.0)
-    x = _at(np.concatenate([-half, half]), spec.domain)
-    return float(np.max(np.abs(spec.numpy(x) - f(x))))
 
 
 def fit(

@@ -18,16 +18,15 @@ Fit = Callable[..., Spec]
 
 EITHER = "either"
 REFRESHED: Mapping[str, Fit] = {name: by.fit for name, by in activations.REFRESHED.items()}
+OURS: Mapping[str, Fit] = {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit}
 FITS: Mapping[str, Mapping[str, Fit]] = {
-    "tacita": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
+    "tacita": OURS,
     "moai": {"exp": moai.exp, "inverse": moai.inverse, "rsqrt": moai.rsqrt, "gelu": moai.gelu},
     "arion": {"exp": arion.exp, "inverse": arion.inverse, "rsqrt": arion.rsqrt, "gelu": arion.gelu},
     # an activation that is computed by the bootstrap of its argument (LEAF, ePrint 2025/956)
-    "leaf": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, **REFRESHED},
-    # ours, and beside them what LEAF has: the placement takes the cheaper one
-    EITHER: {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
-    # every softmax in rounds (`approx.softmax`); its series and iterations are ours, fitted anew
-    "thor": {"exp": exp.fit, "inverse": inverse.fit, "rsqrt": rsqrt.fit, "gelu": gelu.fit},
+    "leaf": {**OURS, **REFRESHED},
+    EITHER: OURS,  # and beside them what LEAF has: the placement takes the cheaper one
+    "thor": OURS,  # with every softmax in rounds (`approx.softmax`)
 }
 # in none of the papers' models: one approximation in all variants
 KINKED = relu, relu_squared

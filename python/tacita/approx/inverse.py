@@ -70,7 +70,7 @@ class GoldschmidtSpec(Spec):
         in place of the level that a multiplication by k_i would cost; what remains is folded into b_1, an
         affine map of x.
         """
-        alpha, steps = self._start(be, ct, input_scale)
+        alpha, steps = scale_by(be, ct, self._entry(input_scale)), self._steps(input_scale)
         first = output_scale * _closing(self) / self.domain[1] * _rest(steps[1:]) * steps[0].b_factor
         beta = be.add_const(be.mul_const(alpha, -first), first * steps[0].target)
         for i, step in enumerate(steps[1:]):
@@ -86,14 +86,12 @@ class GoldschmidtSpec(Spec):
         Cost: T - 1 + T * len(numerators) products. Intermediate values stay within max |numerator| / lo *
         factor.
         """
-        alpha, steps = self._start(be, ct, input_scale)
-        return _multiply(be, numerators, alpha, steps)
+        return self.begin(be, numerators, ct, len(self.relaxation), input_scale)
 
     def divide_factor(self, input_scale: float = 1.0) -> float:
         """Returns the constant that `divide` leaves in its results, about hi; fold it into the next
         plaintext."""
-        steps = _integer_steps(self.relaxation, self._constant(input_scale))
-        return self.domain[1] / (_closing(self) * _rest(steps))
+        return self.domain[1] / (_closing(self) * _rest(self._steps(input_scale)))
 
     def begin(
         self, be: Backend, numerators: Sequence[Ct], ct: Ct, early: int, input_scale: float = 1.0
@@ -103,25 +101,31 @@ class GoldschmidtSpec(Spec):
 
         What is left to do is to divide by a, which `after` does. a spans 4^early times less than x.
         """
-        alpha, steps = self._start(be, ct, input_scale)
-        return _multiply(be, numerators, alpha, steps[:early])
+        alpha, steps = scale_by(be, ct, self._entry(input_scale)), self._steps(input_scale)
+        quotients = list(numerators)
+        for i, step in enumerate(steps[:early]):
+            alpha = _next(be, alpha, steps[i - 1]) if i else alpha
+            factor = _complement(be, alpha, step.target)
+            quotients = [be.mul(scale_by(be, q, step.b_integer), factor) for q in quotients]
+        return quotients
 
     def begin_factor(self, early: int, input_scale: float = 1.0) -> float:
         """Returns the constant by which `begin` divides: between 0.6 and 1.5 to the power of early."""
-        return _rest(_integer_steps(self.relaxation, self._constant(input_scale))[:early])
+        return _rest(self._steps(input_scale)[:early])
 
     def after(self, early: int) -> GoldschmidtSpec:
         """Computes 1/a by the other iterations, for the a of `begin`."""
         domain = (_smallest(self.domain, self.relaxation[:early]), 1.0)
         return replace(self, interval=domain, domain=domain, relaxation=self.relaxation[early:])
 
-    def _start(self, be: Backend, ct: Ct, input_scale: float) -> tuple[Ct, list[_Step]]:
-        alpha = scale_by(be, ct, self._entry(input_scale))
-        return alpha, _integer_steps(self.relaxation, self._constant(input_scale))
-
-    def _constant(self, input_scale: float) -> float:
-        """Returns c_0: a_0 = x / hi = c_0 * alpha_0."""
-        return 1.0 / (self.domain[1] * input_scale * self._entry(input_scale))
+    def _steps(self, input_scale: float) -> list[_Step]:
+        """Returns the iterations on alpha, where a_i = c_i * alpha_i and a_0 = x / hi."""
+        steps, c = list[_Step](), 1.0 / (self.domain[1] * input_scale * self._entry(input_scale))
+        for k in self.relaxation:
+            a_integer, b_factor = max(1, round(k * k * c * c)), k * k * c
+            steps.append(_Step(2.0 / (k * c), a_integer, b_factor, max(1, round(b_factor))))
+            c = k * k * c * c / a_integer
+        return steps
 
     def _entry(self, input_scale: float) -> float:
         """Returns the factor that brings the largest stored operand to about 1: an integer (free), or below 1
@@ -140,26 +144,8 @@ class _Step:
     b_integer: int  # its free integer part; the rest is folded into a constant
 
 
-def _integer_steps(relaxation: tuple[float, ...], c: float) -> list[_Step]:
-    steps = []
-    for k in relaxation:
-        a_integer, b_factor = max(1, round(k * k * c * c)), k * k * c
-        steps.append(_Step(2.0 / (k * c), a_integer, b_factor, max(1, round(b_factor))))
-        c = k * k * c * c / a_integer
-    return steps
-
-
 def _rest(steps: Sequence[_Step]) -> float:
     return math.prod(step.b_factor / step.b_integer for step in steps)
-
-
-def _multiply(be: Backend, numerators: Sequence[Ct], alpha: Ct, steps: Sequence[_Step]) -> list[Ct]:
-    quotients = list(numerators)
-    for i, step in enumerate(steps):
-        alpha = _next(be, alpha, steps[i - 1]) if i else alpha
-        factor = _complement(be, alpha, step.target)
-        quotients = [be.mul(scale_by(be, q, step.b_integer), factor) for q in quotients]
-    return quotients
 
 
 def _next(be: Backend, alpha: Ct, step: _Step) -> Ct:

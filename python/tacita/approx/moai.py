@@ -43,28 +43,21 @@ def limit(interval: Interval, squarings: int, *, shift: float | None = None) -> 
     moved, power = interval[1] if shift is None else shift, 2.0**squarings
     line = (1.0 + (0.5 * (domain[0] + domain[1]) - moved) / power, half_width(domain) / power)
     spec = PowerSpec("exp", interval, domain, 0.0, False, moved, squarings, line)
-    return PowerSpec("exp", interval, domain, _measure(spec), False, moved, squarings, line)
+    x: Array = np.linspace(*domain, 4001)
+    return replace(spec, error=float(np.max(np.abs(spec.numpy(x) - ours.exact(x, moved)))))
 
 
 def exp(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = LAST + 1) -> Spec:
     """Returns the spec of fewest squarings with absolute error <= `error`, the line refitted. Raises FitError
     when out of reach."""
-    return first("exp (limit)", _limits(interval, shift, max_depth), interval, error, max_depth)
-
-
-def _limits(interval: Interval, shift: float | None, max_depth: int) -> Iterator[Spec]:
-    return (_refit(interval, shift, squarings) for squarings in range(FIRST, max_depth))
+    specs = (_refit(interval, shift, squarings) for squarings in range(FIRST, max_depth))
+    return first("exp (limit)", specs, interval, error, max_depth)
 
 
 def _refit(interval: Interval, shift: float | None, squarings: int) -> Spec:
     """The better of the paper's line and the one of least error."""
     both = (ours.power_spec(interval, shift, 1, squarings), limit(interval, squarings, shift=shift))
     return min(both, key=lambda spec: spec.error)
-
-
-def _measure(spec: PowerSpec) -> float:
-    x: Array = np.linspace(*spec.domain, 4001)
-    return float(np.max(np.abs(spec.numpy(x) - ours.exact(x, spec.shift))))
 
 
 # 1/sqrt(x) from a line, Newton steps and last steps in Goldschmidt's coupled form: MOAI's LayerNorm,
@@ -125,14 +118,10 @@ def coupled_spec(interval: Interval, domain: Interval, newton: int, coupled: int
 
 def rsqrt(interval: Interval, error: float, *, max_depth: int = 2 * MOST_STEPS + 2) -> Spec:
     """Returns the spec of fewest steps with relative error <= `error`. Raises FitError when out of reach."""
-    return first("rsqrt (coupled)", _coupled(interval, max_depth), interval, error, max_depth)
-
-
-def _coupled(interval: Interval, max_depth: int) -> Iterator[Spec]:
     domain = fitting.widen_ratio(interval, MARGIN)
-    for steps in range(1, MOST_STEPS + 1):
-        if 2 * steps + 2 <= max_depth:
-            yield coupled_spec(interval, domain, max(0, steps - COUPLED), min(steps, COUPLED))
+    counts = range(1, min(MOST_STEPS, (max_depth - 2) // 2) + 1)
+    specs = (coupled_spec(interval, domain, max(0, n - COUPLED), min(n, COUPLED)) for n in counts)
+    return first("rsqrt (coupled)", specs, interval, error, max_depth)
 
 
 # GELU as x (1 + g(x)) / 2 with g a short odd polynomial behind domain extensions: MOAI's form (appendix
@@ -215,7 +204,9 @@ def extended_spec(
 ) -> ExtendedGeluSpec:
     """Fits a minimax odd polynomial of `degree` behind the extensions, on [-bound, bound], with its measured
     errors."""
-    coefficients = _odd_series(_target(bound, extensions, factor), degree)
+    v, g = _target(bound, extensions, factor)
+    series = fitting.remez(lambda w: np.sign(w) * np.interp(np.abs(w), v, g), (-1.0, 1.0), degree)
+    coefficients = tuple(float(c) if k % 2 else 0.0 for k, c in enumerate(series.coefficients))
     domain = (-bound, bound)
     spec = ExtendedGeluSpec("gelu", interval, domain, 0.0, False, 0.0, factor, extensions, coefficients)
     x, wrong = _wrong(spec)
@@ -248,12 +239,6 @@ def _target(bound: float, extensions: int, factor: float) -> tuple[Array, Array]
         rising = v <= PEAK / factor
         x, v = x[rising], _extend(v[rising], factor)
     return v / v[-1], np.array([math.erf(t / math.sqrt(2.0)) for t in x])
-
-
-def _odd_series(target: tuple[Array, Array], degree: int) -> tuple[float, ...]:
-    v, g = target
-    series = fitting.remez(lambda w: np.sign(w) * np.interp(np.abs(w), v, g), (-1.0, 1.0), degree)
-    return tuple(float(c) if k % 2 else 0.0 for k, c in enumerate(series.coefficients))
 
 
 @lru_cache(maxsize=8)

@@ -120,10 +120,19 @@ def smallest_degree(
     T_2). measure: what must not exceed `error`, by default the largest error on the domain.
     """
     for levels in range(1, max(2, max_depth + 1 - even)):
-        top = make(2**levels - 1)
-        if measure(top) <= error:
-            return _reduce(make, error, 2 ** (levels - 1), 2**levels - 1, top, measure)
-    return top
+        low, high = 2 ** (levels - 1), 2**levels - 1
+        best = make(high)
+        if measure(best) > error:
+            continue
+        while low < high:  # fewer products at the same depth
+            middle = (low + high) // 2
+            spec = make(middle)
+            if measure(spec) <= error:
+                best, high = spec, middle
+            else:
+                low = middle + 1
+        break
+    return best
 
 
 def least_degree(
@@ -141,25 +150,6 @@ def least_degree(
     if (best := measure(spec)) > error:
         raise unreachable(function, interval, error, best, max_depth)
     return spec
-
-
-def _reduce(
-    make: Callable[[int], S],
-    error: float,
-    low: int,
-    high: int,
-    best: S,
-    measure: Callable[[Spec], float],
-) -> S:
-    """Searches for the least degree in [low, high] that keeps the error: fewer products at the same depth."""
-    while low < high:
-        middle = (low + high) // 2
-        spec = make(middle)
-        if measure(spec) <= error:
-            best, high = spec, middle
-        else:
-            low = middle + 1
-    return best
 
 
 def _fold(even: Function, bound: float) -> Function:

@@ -11,7 +11,6 @@ appendix C) in self-correcting form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -26,9 +25,8 @@ from tacita.approx.spec import MARGIN, Spec, cheapest, free_depth
 from tacita.slots.base import Backend, Ct
 
 MAX_SERIES_DEPTH = 8
-MAX_DEPTH = (
-    11  # 1e-3 up to hi/lo of some 20,000: BERT-base's variances reach 979, those of its quiet rows 0.2
-)
+# 1e-3 up to hi/lo of some 20,000: BERT-base's variances reach 979, those of its quiet rows 0.2
+MAX_DEPTH = 11
 
 
 def exact(x: Array) -> Array:
@@ -39,9 +37,11 @@ def exact(x: Array) -> Array:
 def fit(interval: Interval, error: float, *, max_depth: int = MAX_DEPTH) -> Spec:
     """Returns the spec of least depth, then fewest products, with relative error <= `error`. Raises FitError
     when out of reach."""
-    newtons = list(_newtons(interval, max_depth))
+    domain = fitting.widen_ratio(interval, MARGIN)
+    forms = [(n, steps) for n in range(1, 6) for steps in range(1, 5) if n + 2 * steps <= max_depth]
+    newtons = [measured_newton(interval, domain, 2**n - 1, steps) for n, steps in forms]  # 1: THOR's aSOR
     depths = [free_depth(spec) for spec in newtons if spec.error <= error]  # a deeper series is not chosen
-    make = partial(_series, interval, fitting.widen_ratio(interval, MARGIN))
+    make = partial(_series, interval, domain)
     series = poly.smallest_degree(make, error, min([max_depth, MAX_SERIES_DEPTH, *depths]))
     return cheapest("rsqrt", [*newtons, series], interval, error, max_depth)
 
@@ -49,15 +49,6 @@ def fit(interval: Interval, error: float, *, max_depth: int = MAX_DEPTH) -> Spec
 @lru_cache(maxsize=32)  # forms with other numbers of steps have the same start
 def _series(interval: Interval, domain: Interval, degree: int) -> ChebyshevSpec:
     return chebyshev_spec("rsqrt", exact, interval, domain, degree, np.sqrt)
-
-
-def _newtons(interval: Interval, max_depth: int) -> Iterator[Spec]:
-    """Starts of degree 1 (THOR's aSOR), 3, 7, 15, 31 with one to four steps."""
-    domain = fitting.widen_ratio(interval, MARGIN)
-    for start in range(1, 6):
-        for steps in range(1, 5):
-            if start + 2 * steps <= max_depth:
-                yield measured_newton(interval, domain, 2**start - 1, steps)
 
 
 def measured_newton(interval: Interval, domain: Interval, degree: int, steps: int) -> NewtonSpec:

@@ -61,20 +61,16 @@ def build_circuit(
 ) -> Built:
     """Builds the first shape that the model admits, with the functions that are cheaper by a bootstrap
     computed by one. Raises the ShapeError of the last shape, PlanError."""
-    built = _first_admitted(model, specs, wanted)
+    for shape in wanted[:-1]:
+        with suppress(ShapeError):  # lanes that this model does not admit
+            built = _built(model, specs, shape)
+            break
+    else:
+        built = _built(model, specs, wanted[-1])
     if not specs.undecided:
         return built
     settled = specs.settled(refreshed_nodes(built.circuit, ring, prices))
     return _built(model, settled, built.shape)
-
-
-def _first_admitted(model: Checkpoint, specs: CircuitSpecs, wanted: Sequence[Shape]) -> Built:
-    for shape in wanted[:-1]:
-        try:
-            return _built(model, specs, shape)
-        except ShapeError:  # lanes that this model does not admit
-            continue
-    return _built(model, specs, wanted[-1])
 
 
 def _built(model: Checkpoint, specs: CircuitSpecs, shape: Shape) -> Built:
@@ -343,7 +339,7 @@ def _approximation(spec: Spec, levels: int, above: float = -2.0 * MOST) -> bool:
 
     def good() -> bool:
         typed = from_json(type(spec), _without_kind(spec.to_dict()))
-        inside = _domains(spec, above) and _limited(spec.to_dict())
+        inside = _domains(spec, above) and _limited("", spec.to_dict())
         return bool(typed == spec and inside and free_depth(spec) <= levels)
 
     return try_make(good, TacitaError, ArithmeticError, KeyError, TypeError, ValueError) or False
@@ -356,16 +352,12 @@ def _domains(spec: Spec, above: float) -> bool:
     return own and all(_domains(start, above) for start in inner)
 
 
-def _limited(data: Mapping[str, Any]) -> bool:
-    """Whether lengths and magnitudes are within their limits. Iterations take a level a step, series one a
-    doubling of their coefficients."""
-    return all(_limited_field(name, value) for name, value in data.items())
-
-
-def _limited_field(name: str, value: Any) -> bool:
+def _limited(name: str, value: Any) -> bool:
+    """Whether lengths and magnitudes of a field are within their limits. Iterations take a level a step,
+    series one a doubling of their coefficients."""
     match value:
         case Mapping():
-            return _limited(value)
+            return all(_limited(*each) for each in value.items())
         case list() if name in SERIES:
             return 1 <= len(value) <= MOST_ITEMS and _small(value)
         case list():
@@ -382,9 +374,10 @@ def _small(value: Any) -> bool:
 
 def _without_kind(data: Mapping[str, Any]) -> dict[str, Any]:
     """Drops the "kind" entries: `from_json` knows the type from the field."""
-    plain = {name: value for name, value in data.items() if name != "kind"}
     return {
-        name: _without_kind(value) if isinstance(value, Mapping) else value for name, value in plain.items()
+        name: _without_kind(value) if isinstance(value, Mapping) else value
+        for name, value in data.items()
+        if name != "kind"
     }
 
 

@@ -124,8 +124,10 @@ class _Fit:
     def of(self, name: str, node: Node) -> NodeSpecs | None:
         """Fits one node; returns None for a node without approximations."""
         match node:
-            case Attention(weights=Powers() as powers):
-                return _powers(self.calibration.attention(name), powers)
+            case Attention(weights=Powers() as p):  # no error; the row means, in [-1, 1], go unused
+                a = self.calibration.attention(name)
+                exp, inverse = poly.power_weights(a.scores, p.offset, p.power, p.denominator)
+                return AttentionSpecs(exp, inverse, a.context / inverse.value, a.context)
             case Attention():
                 return replace(self._softmax(name), rows=self.calibration.row_estimates.get(name))
             case Norm():
@@ -144,7 +146,9 @@ class _Fit:
             exp = chosen.fit("exp", c.scores, goal.exp * c.means[0][0], shift=c.shift, least=c.means[0][0])
             return AttentionSpecs(exp, self._inverse(name, c.means[0]), c.mixed_mean, c.context)
         exp = chosen.fit("exp", c.scores, goal.limit, shift=c.shift)
-        low, high = _ratios(exp, c)
+        x = np.linspace(*c.scores, 4001)
+        ratio = exp.numpy(x) / exponential.exact(x, c.shift)
+        low, high = float(ratio.min()), float(ratio.max())  # by no more do means move
         means = c.means[0][0] * low, c.means[0][1] * high
         return AttentionSpecs(exp, chosen.fit("inverse", means, goal.inverse), c.mixed_mean * high, c.context)
 
@@ -187,17 +191,3 @@ class _Fit:
     def _function(self, kind: str, c: FunctionCalibration) -> Spec:
         weights = {"density": c.density} if kind in WEIGHTED else {}
         return self.chosen.fit(kind, c.argument, self.goal.of(kind), **weights)
-
-
-def _ratios(exp: Spec, c: AttentionCalibration) -> Interval:
-    """Least and largest quotient of the approximation and exp on the scores: means move by no more."""
-    x = np.linspace(*c.scores, 4001)
-    ratio = exp.numpy(x) / exponential.exact(x, c.shift)
-    return float(ratio.min()), float(ratio.max())
-
-
-def _powers(c: AttentionCalibration, p: Powers) -> AttentionSpecs:
-    """Powers divided by their largest, times that power / R: no error. The row means go unused; they lie in
-    [-1, 1]."""
-    exp, inverse = poly.power_weights(c.scores, p.offset, p.power, p.denominator)
-    return AttentionSpecs(exp, inverse, c.context / inverse.value, c.context)

@@ -121,10 +121,13 @@ class PlanRequest:
         if isinstance(self.texts, str):
             raise InputError("calibration texts: a single string", hint="pass a list of sentences")
         require_name(self.scheme_name)
-        self._set(objective=objective_of(self.objective) if self.objective is not None else None)
-        self._set(
-            texts=None if self.texts is None else tuple(self.texts), hidden_states=tuple(self.hidden_states)
-        )
+        checked = {
+            "objective": objective_of(self.objective) if self.objective is not None else None,
+            "texts": None if self.texts is None else tuple(self.texts),
+            "hidden_states": tuple(self.hidden_states),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         if (formats := self.formats) and formats.gelu not in GELU_FORMS:
             what = f"two-party mode: form {formats.gelu!r} of gelu"
             raise InputError(what, hint=nearest(formats.gelu, GELU_FORMS))
@@ -147,10 +150,6 @@ class PlanRequest:
         if alone or (self.hidden_states and self.texts is None):
             return self
         return replace(self, texts=neighbours(load_texts() if self.texts is None else self.texts))
-
-    def _set(self, **checked: object) -> None:
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
 
     @property
     def scheme_name(self) -> str:
@@ -180,8 +179,15 @@ class PlanRequest:
 
     @property
     def wanted(self) -> Sequence[tuple[str, str | None]]:
-        """The (scheme, packing) pairs to plan; of several the quickest is chosen."""
-        return _wanted(self.scheme_name, self.packing)
+        """The (scheme, packing) pairs to plan; of several the quickest is chosen. Raises InputError where no
+        scheme that is wanted has the packing."""
+        names = NAMES if self.scheme_name == AUTO else (self.scheme_name,)
+        if pairs := [(name, one) for name in names for one in _packings(name, self.packing)]:
+            return pairs
+        if self.scheme_name == BUMBLEBEE:
+            what = f"scheme {self.scheme_name} on packing {self.packing!r:.40}"
+            raise InputError(what, hint="two parties fill no slots")
+        return [(names[0], one) for one in packings_of(names[0], self.packing)]  # which raises
 
     @property
     def rings(self) -> Sequence[ParameterInfo]:
@@ -216,17 +222,6 @@ class Fields(TypedDict, total=False):
     cache: bool
     nearest: int
     quick: bool
-
-
-def _wanted(scheme: str, packing: str | None) -> list[tuple[str, str | None]]:
-    """Returns the (scheme, packing) pairs; for "auto" every scheme that has the packing. Raises InputError
-    where none has it."""
-    names = NAMES if scheme == AUTO else (scheme,)
-    if pairs := [(name, one) for name in names for one in _packings(name, packing)]:
-        return pairs
-    if scheme == BUMBLEBEE:
-        raise InputError(f"scheme {scheme} on packing {packing!r:.40}", hint="two parties fill no slots")
-    return [(names[0], one) for one in packings_of(names[0], packing)]  # which raises
 
 
 def _packings(scheme: str, packing: str | None) -> Sequence[str | None]:

@@ -275,8 +275,7 @@ def _measured(
     ranges where a packing takes nothing from scores or there are more samples than rows are kept of. Row
     samples of all samples come with their ranges."""
     passes = Passes(options.progress)
-    collected, rows, walked, answers = _row_samples(checkpoint, samples, train, options, passes)
-    ranges = _completed(collected, walked, rows)
+    collected, rows, walked, ranges, answers = _row_samples(checkpoint, samples, train, options, passes)
     temperatures, rounds = untempered(checkpoint.config), dict[str, int]()
     if options.temper:
         log_mean = collected.log_mean(rows) if collected else None
@@ -287,17 +286,12 @@ def _measured(
             log_mean, checkpoint.config, options.rounds, rows, options.inside
         )
     if (model := tempered(checkpoint, temperatures)) is not checkpoint:
-        collected, rows, walked, _ = _row_samples(model, samples, train, options, passes)
-        ranges = _completed(collected, walked, rows)
+        collected, rows, walked, ranges, _ = _row_samples(model, samples, train, options, passes)
     ranges = ranges or _walked(model, samples, rows, options, passes.following(last=True))
     beyond = {name: collected.beyond[name] for name in rows} if collected else {}
     return _Measured(
         checkpoint, options, collected, walked, ranges, rows, beyond, temperatures, rounds, answers
     )
-
-
-def _completed(collected: RowSamples | None, walked: Ranges | None, rows: Rows) -> Ranges | None:
-    return collected.completed(walked, rows) if collected and walked else None
 
 
 def _walked(
@@ -325,19 +319,20 @@ def _densities(model: Checkpoint, count: int) -> dict[str, int]:
 
 def _row_samples(
     model: Checkpoint, samples: Samples, train: Sequence[int], options: CalibrationOptions, passes: Passes
-) -> tuple[RowSamples | None, Rows, Ranges | None, Answers]:
+) -> tuple[RowSamples | None, Rows, Ranges | None, Ranges | None, Answers]:
     """Collects row samples of at most MOST_FOR_ROWS evenly spaced samples, and fits estimates to them; None
-    where nothing is taken from scores. Ranges, without what follows from rows, are there where these are all
-    samples."""
+    where nothing is taken from scores. Ranges, without and with what follows from rows, are there where these
+    are all samples."""
     if options.row_estimates == NONE or not any(map(predictable, attentions(model.config).values())):
-        return None, {}, None, {}
+        return None, {}, None, None, {}
     chosen = train[:: -(-len(train) // MOST_FOR_ROWS)]
     densities = _densities(model, len(samples)) if len(chosen) == len(samples) else None
     progress = passes.following(last=densities is not None)
-    collected, ranges, answers = row_samples(
+    collected, walked, answers = row_samples(
         model, samples.at(chosen), len(chosen), options.processes, progress, densities
     )
-    return collected, collected.fit(options.row_estimates), ranges, answers
+    rows = collected.fit(options.row_estimates)
+    return collected, rows, walked, collected.completed(walked, rows) if walked else None, answers
 
 
 # Calibration of a model whose embedding stays at the server: bounds of the tables, and samples as such a

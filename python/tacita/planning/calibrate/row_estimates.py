@@ -306,19 +306,15 @@ Fit = tuple[tuple[float, ...], tuple[float, ...], float]  # b, v, c of one head
 def _estimate(
     queries: Array, logs: Array, spread: Sequence[Array | None], *, constant: bool = False
 ) -> RowEstimate:
-    """Fits the estimate of every head. queries (rows, heads, size), logs (heads, rows). constant: fits a
-    constant a head only."""
+    """Fits the estimate of every head. queries (rows, heads, size), logs (heads, rows). constant: fits the
+    middle of each head's log means only."""
     heads, size = queries.shape[1:]
     if constant:
-        fits = [_constant(of_head, size) for of_head in logs]
+        middles = (nearest(float(0.5 * (each.min() + each.max()))) for each in logs)
+        fits = [((0.0,) * size, (0.0,) * size, middle) for middle in middles]
     else:
         fits = [_head(queries[:, h], logs[h], spread[h]) for h in range(heads)]
     return RowEstimate(*(tuple(part) for part in zip(*fits, strict=True)))
-
-
-def _constant(logs: Array, size: int) -> Fit:
-    """The middle of a head's log means alone."""
-    return (0.0,) * size, (0.0,) * size, nearest(float(0.5 * (logs.min() + logs.max())))
 
 
 def _head(queries: Array, logs: Array, spread: Array | None) -> Fit:
@@ -327,7 +323,8 @@ def _head(queries: Array, logs: Array, spread: Array | None) -> Fit:
     direction = np.zeros(queries.shape[1]) if spread is None else _direction(queries, spread)
     fit = None if spread is None else _reweighted(_unknowns(queries, (queries @ direction) ** 2), logs)
     if fit is None or fit[-2] < 0.0:  # rare and small: no real v has such a square
-        rounds = _rounds(queries) if spread is None else ROUNDS
+        few = max(1, min(ROUNDS_LINEAR, len(queries) // (PER_ROUND * queries.shape[1])))
+        rounds = few if spread is None else ROUNDS
         fit = np.insert(_reweighted(_unknowns(queries), logs, rounds), -1, 0.0)
     linear, quadratic = _rounded(fit[:-2]), _rounded(np.sqrt(fit[-2]) * direction)
     residuals = logs - queries @ np.array(linear) - (queries @ np.array(quadratic)) ** 2
@@ -343,12 +340,6 @@ def _direction(queries: Array, spread: Array) -> Array:
     """The principal axis of the keys that adds most to the variances of the rows' scores."""
     sizes, axes = np.linalg.eigh(spread)
     return np.asarray(axes[:, np.argmax(sizes * ((queries @ axes) ** 2).mean(axis=0))])
-
-
-def _rounds(queries: Array) -> int:
-    """The number of reweighting rounds of a linear fit: fewer rows are followed less closely."""
-    rows, size = queries.shape
-    return max(1, min(ROUNDS_LINEAR, int(rows) // (PER_ROUND * int(size))))
 
 
 def _reweighted(unknowns: Array, values: Array, rounds: int = ROUNDS) -> Array:

@@ -134,8 +134,14 @@ def _chunks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
 
 
 def _ranges(model: Checkpoint, samples: Sequence[Sample], rows: Rows, kept: Kept, behind: int) -> Ranges:
-    estimate = estimator(model, rows)
-    return Ranges.joined([_one(model, hidden, mask, estimate, kept, behind) for hidden, mask in samples])
+    estimate, ranges = estimator(model, rows), list[Ranges]()
+    for hidden, mask in samples:
+        watch = _watch(model, mask, estimate, kept)
+        see = _after(behind, len(hidden), watch.see) if behind else watch.see
+        see(INPUT, hidden)
+        reference(model, hidden, mask, see, all_rows=_all_rows(model))
+        ranges.append(watch.ranges())
+    return Ranges.joined(ranges)
 
 
 def _row_samples(
@@ -168,16 +174,6 @@ def _watch(
     nodes = attentions(model.config).items()
     heads, reaches = {name: a.heads for name, a in nodes}, {name: a.reach for name, a in nodes}
     return Watch(heads, mask, estimate, kept, reaches, by_row)
-
-
-def _one(
-    model: Checkpoint, hidden: Array, mask: Array, estimate: Estimate, kept: Kept, behind: int
-) -> Ranges:
-    watch = _watch(model, mask, estimate, kept)
-    see = _after(behind, len(hidden), watch.see) if behind else watch.see
-    see(INPUT, hidden)
-    reference(model, hidden, mask, see, all_rows=_all_rows(model))
-    return watch.ranges()
 
 
 def _after(behind: int, rows: int, see: See) -> See:

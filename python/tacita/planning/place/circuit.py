@@ -18,7 +18,7 @@ from tacita.errors import LevelError, PlanError, ShapeError
 from tacita.packings import executor
 from tacita.packings.base import Circuit
 from tacita.planning.place.placement import Placement, place
-from tacita.planning.place.simulate import Levels, StageSimulator
+from tacita.planning.place.simulate import StageSimulator
 from tacita.plans.plan import ParameterInfo, PlacedStage, Plan
 from tacita.plans.prices.cost import Counts, Prices
 from tacita.plans.prices.formulas import MemorySim
@@ -118,13 +118,10 @@ def _fixed_levels(circuit: Circuit, parameters: ParameterInfo, placement: Placem
         if entered(dict.fromkeys(top, 0)) == wanted:
             continue
         for name, least in lowest.items():  # what is enough at a level is enough above it
-            equal = partial(_is_enough, entered, wanted, name)
-            lowest[name] = least + bisect_left(range(least, top[name]), True, key=equal)
+            levels = range(least, top[name])
+            equal = bisect_left(levels, True, key=lambda level: entered({name: level}) == wanted)
+            lowest[name] = least + equal
     return lowest
-
-
-def _is_enough(entered: Callable[[Levels], object], wanted: object, name: str, level: int) -> bool:
-    return entered({name: level}) == wanted
 
 
 def _entered(

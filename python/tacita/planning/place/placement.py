@@ -100,11 +100,7 @@ class Boundary:
         options = [
             ("complex",) * (pairs + whole) + ("real",) * (real - 2 * pairs) for pairs in range(real // 2 + 1)
         ]
-        return min(options, key=lambda kinds: _seconds_of(kinds, prices))
-
-
-def _seconds_of(kinds: Sequence[str], prices: Prices) -> float:
-    return prices.bootstrap_seconds(kinds) if kinds else 0.0
+        return min(options, key=prices.bootstrap_seconds)
 
 
 def place(
@@ -292,7 +288,7 @@ class _Search:
     def _refreshed(self, ready: np.ndarray, before: Boundary, names: Sequence[str]) -> np.ndarray:
         """Values when `names` are bootstrapped first: their axes have the top alone."""
         top = tuple(slice(-1, None) if name in names else slice(None) for name in before.axes)
-        return ready[top] + _seconds_of(self._kinds(before, names), self.prices)
+        return ready[top] + self.prices.bootstrap_seconds(self._kinds(before, names))
 
     def _kinds(self, before: Boundary, names: Sequence[str]) -> tuple[str, ...]:
         """Computes `Boundary.kinds` once for so many ciphertexts of either kind."""
@@ -348,7 +344,7 @@ class _Search:
         out = {name: level for name, level in outcome.levels.items() if name not in before.fixed}
         return Step(
             PlacedStage(stage.name, names, kinds, dict(levels), out, counts),
-            _seconds_of(kinds, self.prices),
+            self.prices.bootstrap_seconds(kinds),
             self.prices.total(outcome.counts),
             stage.refreshes,
             self.prices.streaming(outcome.counts),

@@ -95,18 +95,12 @@ class StageSimulator:
             out = stage.run(be, dict(live))
         except LevelError:
             return None
-        return _describe(be, live, out)
-
-
-def _describe(be: SimBackend, live: Live, out: Live) -> Outcome:
-    levels = {name: min(be.level(ct) for ct in cts) for name, cts in out.items()}
-    passed = frozenset(name for name, cts in out.items() if _same(cts, live.get(name, ())))
-    counts = dict(be.counts)
-    after = [level - 1 if op in CONSUMING else level for (op, level, _) in counts]
-    moved = [level for name, level in levels.items() if name not in passed]
-    return Outcome(
-        levels, {n: len(cts) for n, cts in out.items()}, passed, counts, min([*after, *moved], default=0)
-    )
+        reached = {name: min(be.level(ct) for ct in cts) for name, cts in out.items()}
+        passed = frozenset(name for name, cts in out.items() if _same(cts, live.get(name, ())))
+        after = [level - 1 if op in CONSUMING else level for (op, level, _) in be.counts]
+        after += [level for name, level in reached.items() if name not in passed]
+        sizes = {name: len(cts) for name, cts in out.items()}
+        return Outcome(reached, sizes, passed, dict(be.counts), min(after, default=0))
 
 
 # Counted operations that end one level below their operands; the others stay where they are.

@@ -87,13 +87,9 @@ def rounded(plan: PlanHeader, values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def rounding_step(plan: PlanHeader, values: NDArray[np.float64]) -> float:
-    """Returns the step of `rounded`."""
-    return shown_step(plan, _size(values))
-
-
-def _size(values: NDArray[np.float64]) -> float:
-    """The length; of an overflown vector, whose answer is not trusted anyway, that of the largest."""
-    return min(max(length(values), LEAST_LENGTH), 1.0 / LEAST_LENGTH)
+    """Returns the step of `rounded`; of an overflown vector, whose answer is not trusted anyway, that of the
+    largest."""
+    return shown_step(plan, min(max(length(values), LEAST_LENGTH), 1.0 / LEAST_LENGTH))
 
 
 UNREADABLE = "the model's tokenizer knows nothing of this text: any other such text gets the same answer"

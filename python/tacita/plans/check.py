@@ -121,10 +121,8 @@ def _key_rules(plan: Plan) -> Rules:
         )
         live = {**live, **stage.out_levels}
     turns = sum(stage.counts.get(op, 0) for stage in plan.stages for op in ROTATING)
-    yield (
-        "coefficient products outside their packing",
-        plan.coefficients is None or plan.packing == COEFFICIENTS,
-    )
+    within = plan.coefficients is None or plan.packing == COEFFICIENTS
+    yield "coefficient products outside their packing", within
     yield "levels of the rotations", all(level <= highest for _, level in plan.rotations)
     yield "rotations beyond those that the stages count", len(plan.rotations) <= turns
     yield "level of the response", all(tensor.level <= live.get(tensor.name, -1) for tensor in plan.response)
@@ -158,18 +156,9 @@ def _layout_rules(plan: Plan) -> Rules:
     yield "layout: size of the answer", response.size == _outputs(model)
     rows = plan.tokens if model.task in EVERY_TOKEN else 1
     yield "layout: rows of the answer", response.rows == rows
-    yield (
-        "layout: bounds",
-        all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound)),
-    )
-    yield (
-        "layout: ciphertexts",
-        (request.counts, [response.count])
-        == (
-            {tensor.name: tensor.count for tensor in plan.request},
-            [tensor.count for tensor in plan.response],
-        ),
-    )
+    yield "layout: bounds", all(0.0 < bound <= MOST_BOUND for bound in (request.bound, response.bound))
+    counts = {t.name: t.count for t in plan.request}, [t.count for t in plan.response]
+    yield "layout: ciphertexts", (request.counts, [response.count]) == counts
     yield "layout: runs of the request", try_make(request.check, ShapeError) is not None
     rows = (plan.batch - 1) * plan.tokens + (1 if plan.kept else plan.tokens)
     yield "layout: rows of the request", request.tensors[HIDDEN].last == rows * model.hidden - 1

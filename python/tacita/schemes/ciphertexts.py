@@ -74,8 +74,44 @@ class Ciphertexts:
         link: LinkSpeed | None = None,
         memory: float = MEMORY_GB,
     ) -> dict[str, Any]:
-        """Estimates by the function of this module."""
-        return estimate(plan, inputs, link=link, memory=memory)
+        """Returns JSON fields. inputs: texts to classify (default: one request full). link: between client
+        and server, None where nothing is to be sent. memory: the server's limit, GB."""
+        count = inputs or plan.batch
+        requests = ceil(count / plan.batch)
+        stages = list(stage_estimates(plan, memory))
+        touch, spill = (sum(getattr(s, f"{name}_seconds") for s in stages) for name in ("touch", "spill"))
+        seconds = plan.predicted_seconds(link) * requests + touch + spill * requests
+        return {
+            "model": plan.model.name,
+            "scheme": plan.scheme,
+            "packing": plan.packing,
+            "tokens": plan.tokens,
+            "texts_per_request": plan.batch,
+            "lanes": plan.lanes,
+            "inputs": count,
+            "requests": requests,
+            "wall_seconds": seconds,
+            "seconds_per_input": seconds / count,
+            "seconds": dict(plan.prediction.seconds),
+            "touch_seconds": touch,
+            "spill_seconds": spill,
+            "stages": [asdict(stage) for stage in stages],
+            "stage_seconds": {
+                s.name: t for s, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)
+            },
+            "stage_bytes": {s.name: n for s, n in zip(plan.stages, plan.prediction.stage_bytes, strict=True)},
+            "bytes": dict(plan.prediction.bytes),
+            "bootstraps": plan.bootstraps,
+            "key_switches": sum(key_switches(stage) for stage in plan.stages),
+            "rotation_keys": len(plan.rotations),
+            "error": asdict(plan.prediction.error),
+            "parameters": parameters(plan),
+            "machine": plan.prediction.machine,
+            "threads": plan.prediction.threads,
+            "memory_limit_gb": memory,
+            "spill_gb": predicted_spill(plan, _room(plan, memory)) / GB,
+            "too_large": too_large(plan, memory),
+        }
 
     def client(self, public: Public | Path | str, work: Workdir | Path | str, **options: Any) -> Client:
         """Opens a client on what the server published, with a folder of its own for the keys."""
@@ -230,48 +266,6 @@ class StageEstimate:
     spill_bytes: int
     touch_seconds: float = 0.0
     spill_seconds: float = 0.0
-
-
-def estimate(
-    plan: Plan, inputs: int | None = None, *, link: LinkSpeed | None = None, memory: float = MEMORY_GB
-) -> dict[str, Any]:
-    """JSON fields. inputs: texts to classify (default: one request full). link: between client and server,
-    None where nothing is to be sent. memory: the server's limit, GB.
-    """
-    count = inputs or plan.batch
-    requests = ceil(count / plan.batch)
-    stages = list(stage_estimates(plan, memory))
-    touch, spill = (sum(getattr(s, f"{name}_seconds") for s in stages) for name in ("touch", "spill"))
-    seconds = plan.predicted_seconds(link) * requests + touch + spill * requests
-    return {
-        "model": plan.model.name,
-        "scheme": plan.scheme,
-        "packing": plan.packing,
-        "tokens": plan.tokens,
-        "texts_per_request": plan.batch,
-        "lanes": plan.lanes,
-        "inputs": count,
-        "requests": requests,
-        "wall_seconds": seconds,
-        "seconds_per_input": seconds / count,
-        "seconds": dict(plan.prediction.seconds),
-        "touch_seconds": touch,
-        "spill_seconds": spill,
-        "stages": [asdict(stage) for stage in stages],
-        "stage_seconds": {s.name: t for s, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)},
-        "stage_bytes": {s.name: n for s, n in zip(plan.stages, plan.prediction.stage_bytes, strict=True)},
-        "bytes": dict(plan.prediction.bytes),
-        "bootstraps": plan.bootstraps,
-        "key_switches": sum(key_switches(stage) for stage in plan.stages),
-        "rotation_keys": len(plan.rotations),
-        "error": asdict(plan.prediction.error),
-        "parameters": parameters(plan),
-        "machine": plan.prediction.machine,
-        "threads": plan.prediction.threads,
-        "memory_limit_gb": memory,
-        "spill_gb": predicted_spill(plan, _room(plan, memory)) / GB,
-        "too_large": too_large(plan, memory),
-    }
 
 
 def stage_estimates(plan: Plan, memory: float = MEMORY_GB) -> Iterator[StageEstimate]:

@@ -122,10 +122,10 @@ def prepare(preset: str, folder: Path, steps: Phases, *, allow_insecure: bool) -
 TOKENS, TEXTS = 128, 4  # the first also pays for what is done once a session
 
 
-def measure_pace(tokens: int = TOKENS) -> float:
+def measure_pace() -> float:
     """Seconds here for one second there, of the quickest text. Takes 20 s and 1 GB."""
     model, texts = load(DEFAULT_MODEL), load_texts()[:TEXTS]
-    plan = make_two_party_plan(model, PlanRequest(tokens=tokens, scheme=BUMBLEBEE))
+    plan = make_two_party_plan(model, PlanRequest(tokens=TOKENS, scheme=BUMBLEBEE))
     with (
         tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder,
         TwoParties().private(plan, model, Place(Path(folder))) as private,

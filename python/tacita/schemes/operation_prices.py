@@ -22,6 +22,7 @@ from tacita import compiled
 from tacita.evaluate.spill import SpillStore
 from tacita.plans.prices.cost import Sizes
 from tacita.resources import GB, available_memory, processor
+from tacita.schemes.prices import best_ms as best_ms
 from tacita.schemes.prices import kernels
 
 if TYPE_CHECKING:
@@ -208,20 +209,6 @@ def _sizes(bench: Bench) -> Sizes:
     return dataclasses.replace(sizes, bootstrap_keys_file=file, bootstrap_keys_memory=memory)
 
 
-# Milliseconds of repeated calls.
-
-
-def best_ms(action: Callable[[], object], repeats: int = 3) -> float:
-    """Least milliseconds of `repeats` calls, after none to warm up: the first is one of them."""
-    return min(_once(action) for _ in range(repeats))
-
-
-def _once(action: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    action()
-    return (time.perf_counter() - began) * 1e3
-
-
 # What bytes cost beside arithmetic: memory that is touched for the first time, ciphertexts that go to disk.
 #
 # A process that grows by a gigabyte waits for the system to find and clear its pages; on a virtual machine
@@ -232,10 +219,10 @@ PAGE = 4096
 SPILLED = 24  # ciphertexts
 
 
-def touch_seconds_per_gb(most: int = TOUCHED) -> float:
+def touch_seconds_per_gb() -> float:
     """Seconds for 10^9 bytes that this process has never used, in pages as the engine asks for them."""
     free = available_memory()
-    size = min(most, most if free is None else free // 4) // PAGE * PAGE
+    size = min(TOUCHED, TOUCHED if free is None else free // 4) // PAGE * PAGE
     with mmap.mmap(-1, max(size, PAGE)) as memory:
         if hasattr(mmap, "MADV_HUGEPAGE"):
             memory.madvise(mmap.MADV_HUGEPAGE)
@@ -250,14 +237,11 @@ def _written(memory: mmap.mmap) -> float:
     return time.perf_counter() - began
 
 
-def spill_seconds_per_gb(params: Any, ciphertext: Any, folder: Path | None = None) -> float:
+def spill_seconds_per_gb(params: Any, ciphertext: Any) -> float:
     """Seconds for 10^9 bytes of ciphertexts in memory: packed, written with a checksum, read and unpacked, as
-    an evaluation within a limit does it.
-
-    folder: on the disk that is measured (default: that of temporary files). What the system keeps in its
-    cache between the two is kept there in a run as well.
-    """
-    with tempfile.TemporaryDirectory(prefix="tacita-bench-", dir=folder) as place:
+    an evaluation within a limit does it, on the disk of temporary files. What the system keeps in its cache
+    between the two is kept there in a run as well."""
+    with tempfile.TemporaryDirectory(prefix="tacita-bench-") as place:
         store = SpillStore(Path(place) / "spill")
         began = time.perf_counter()
         files = [store.write(ciphertext.to_bytes()) for _ in range(SPILLED)]

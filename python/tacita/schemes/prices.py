@@ -143,20 +143,23 @@ def kernels() -> Kernels:
         keys = native.EvaluationKeys.load(public, params, rotations)
         x = native.encrypt(native.SecretKey.load(secret, params), np.zeros(1, np.complex128), TIMED_LEVEL)
     one = native.Evaluator(params, keys, 1)
-    switch = _least(lambda: one.rotate(x, 1), SWITCHES) + _least(lambda: one.mul(x, x), SWITCHES)
+    calls: list[Callable[[], object]] = [lambda: one.rotate(x, 1), lambda: one.mul(x, x)]
+    switch = sum(best_ms(call, SWITCHES, time.process_time) for call in calls)
     source, target = np.ones(COPIED // 16), np.empty(COPIED // 16)
-    copy = _least(lambda: np.copyto(target, source), YARDSTICKS) * 1e8 / COPIED
+    copy = best_ms(lambda: np.copyto(target, source), YARDSTICKS, time.process_time) * 1e8 / COPIED
     transform = min(native.ntt_ms(16, TRANSFORMS) for _ in range(YARDSTICKS))
     return Kernels(switch * (1 << 16) / (2 * params.slots), copy, transform)
 
 
-def _least(work: Callable[[], object], calls: int) -> float:
-    """Returns the least processor milliseconds of some calls."""
+def best_ms(
+    action: Callable[[], object], repeats: int = 3, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Returns the least milliseconds of `repeats` calls, after none to warm up: the first is one of them."""
     taken = []
-    for _ in range(calls):
-        began = time.process_time()
-        work()
-        taken.append(time.process_time() - began)
+    for _ in range(repeats):
+        began = clock()
+        action()
+        taken.append(clock() - began)
     return 1e3 * min(taken)
 
 

@@ -45,43 +45,6 @@ from tacita.two_party.protocol.party import (
 )
 from tacita.two_party.server import TwoPartyServer
 
-# What a text costs two parties, before anything is sent.
-
-
-def estimate(plan: TwoPartyPlan, inputs: int = 1, link: LinkSpeed | None = None) -> dict[str, Any]:
-    """JSON fields. seconds: of a core a party on the measured machine, over no link, over two usual ones,
-    and over `link`, by which all texts are reckoned if it is given; before_seconds and after_seconds: the
-    same of a text whose products are prepared, before it is there and after.
-    """
-    links: dict[str, LinkSpeed | None] = {"loopback": None, **LINKS}
-    if link is not None and link not in LINKS.values():
-        links[link_label(link)] = link
-    cost, prepared = plan.program.cost(), PreparedCost.of(plan.program)
-    apart = {name: prepared.seconds(over, plan.pace) for name, over in links.items()}
-    before, after = prepared.bytes(link)
-    return {
-        "model": plan.name,
-        "scheme": plan.scheme,
-        "tokens": plan.tokens,
-        "inputs": inputs,
-        "wall_seconds": inputs * plan.predicted_seconds(link),
-        "seconds_per_input": {name: plan.predicted_seconds(over) for name, over in links.items()},
-        "bytes_per_input": plan.predicted_bytes(link),
-        "before_seconds": {name: seconds for name, (seconds, _) in apart.items()},
-        "after_seconds": {name: seconds for name, (_, seconds) in apart.items()},
-        "before_bytes": before,
-        "after_bytes": after,
-        "setup_bytes": SET_UP,
-        "transfers_per_input": cost.transfers,
-        "failure_log2": failure if math.isfinite(failure := failure_log2(cost.responses)) else None,
-        "plan_hash": plan.hash,
-    }
-
-
-def link_label(link: LinkSpeed) -> str:
-    """Describes a link, as in "100 Mbit/s, 20 ms"."""
-    return f"{link.bits_per_second / 1e6:g} Mbit/s, {1e3 * link.round_trip:g} ms"
-
 
 @dataclass(frozen=True)
 class TwoParties:
@@ -107,8 +70,33 @@ class TwoParties:
         link: LinkSpeed | None = None,
         memory: float = MEMORY_GB,
     ) -> dict[str, Any]:
-        """Returns the `estimate` of this module; the limit of memory is ignored, since nothing is spilled."""
-        return estimate(plan, inputs or 1, link)
+        """Returns JSON fields. seconds: of a core a party on the measured machine, over no link, over usual
+        ones, and over `link`, by which all texts are reckoned if it is given; before_seconds and
+        after_seconds: the same of a text whose products are prepared, before it is there and after. The limit
+        of memory is ignored, since nothing is spilled."""
+        links: dict[str, LinkSpeed | None] = {"loopback": None, **LINKS}
+        if link is not None and link not in LINKS.values():
+            links[f"{link.bits_per_second / 1e6:g} Mbit/s, {1e3 * link.round_trip:g} ms"] = link
+        cost, prepared = plan.program.cost(), PreparedCost.of(plan.program)
+        apart = {name: prepared.seconds(over, plan.pace) for name, over in links.items()}
+        before, after = prepared.bytes(link)
+        return {
+            "model": plan.name,
+            "scheme": plan.scheme,
+            "tokens": plan.tokens,
+            "inputs": inputs or 1,
+            "wall_seconds": (inputs or 1) * plan.predicted_seconds(link),
+            "seconds_per_input": {name: plan.predicted_seconds(over) for name, over in links.items()},
+            "bytes_per_input": plan.predicted_bytes(link),
+            "before_seconds": {name: seconds for name, (seconds, _) in apart.items()},
+            "after_seconds": {name: seconds for name, (_, seconds) in apart.items()},
+            "before_bytes": before,
+            "after_bytes": after,
+            "setup_bytes": SET_UP,
+            "transfers_per_input": cost.transfers,
+            "failure_log2": failure if math.isfinite(failure := failure_log2(cost.responses)) else None,
+            "plan_hash": plan.hash,
+        }
 
     def client(self, party: Party, cache: Path | None = None, **options: Any) -> TwoPartyClient:
         """Opens a client on a dialled connection. cache: folder of public parts (default: the user's)."""

@@ -11,7 +11,7 @@ from plans import altered, model, real_plan
 from tacita.errors import FileError
 from tacita.planning.circuit import circuit_of
 from tacita.plans.plan import Plan, parse
-from tacita.schemes.ciphertexts import estimate
+from tacita.schemes.registry import scheme_of
 
 NODE = "layer0.feed_forward"
 SPEC = ("circuit", "specs", "nodes", NODE, "function")
@@ -35,7 +35,7 @@ def test_a_real_plan_is_accepted_and_counts_its_refreshes(plan: Plan) -> None:
     assert stage.name == f"{NODE}.activate" and not stage.kinds
     assert stage.out_levels[f"{NODE}.active"] > stage.levels[f"{NODE}.inner"]
     assert plan.bootstraps == sum(len(s.kinds) for s in plan.stages) + stage.through
-    said = {s["name"]: s["bootstraps"] for s in estimate(plan)["stages"]}
+    said = {s["name"]: s["bootstraps"] for s in scheme_of(plan.scheme).estimate(plan)["stages"]}
     assert said[stage.name] == stage.through
 
 

@@ -23,7 +23,7 @@ from tacita.plans.presets import PRESETS
 from tacita.plans.prices.cost import Prices
 from tacita.resources import Processor, processor
 from tacita.schemes import prices as own_prices
-from tacita.schemes.ciphertexts import estimate, stage_estimates
+from tacita.schemes.ciphertexts import Ciphertexts, stage_estimates
 from tacita.schemes.prices import (
     describe_prices,
     keep,
@@ -166,7 +166,8 @@ def test_new_memory_and_the_disk_are_priced_stage_by_stage() -> None:
     tight = list(stage_estimates(dear, memory=(fixed + most / 2) / 1e9))
     assert sum(stage.touch_seconds for stage in tight) == pytest.approx(1.5, rel=1e-3)
     assert max(stage.spill_seconds for stage in tight) == pytest.approx(2.5, rel=1e-3)
-    whole, bare = estimate(dear, 3), estimate(plan, 3)
+    scheme = Ciphertexts("thor")
+    whole, bare = scheme.estimate(dear, 3), scheme.estimate(plan, 3)
     assert whole["wall_seconds"] == pytest.approx(bare["wall_seconds"] + 3.0)
 
 

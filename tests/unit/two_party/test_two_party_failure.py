@@ -16,7 +16,7 @@ from tacita.blocks.base import Norm
 from tacita.cli.service.port import expectation
 from tacita.errors import FileError
 from tacita.planning.request import PlanRequest
-from tacita.schemes.two_parties import estimate
+from tacita.schemes.two_parties import TwoParties
 from tacita.two_party.arithmetic.base import Bounds, Formats, NormBounds
 from tacita.two_party.plan.check import check
 from tacita.two_party.plan.correlations import in_words
@@ -90,7 +90,7 @@ def test_the_bound_of_a_coefficient_is_the_engines() -> None:
 
 
 def test_estimate_and_serve_say_it(plan: TwoPartyPlan) -> None:
-    assert estimate(plan)["failure_log2"] == chance(plan)
+    assert TwoParties().estimate(plan)["failure_log2"] == chance(plan)
     assert "probability below 2^-59.4 a text" in expectation(plan.program)
 
 

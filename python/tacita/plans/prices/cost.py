@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from importlib import resources
 from math import ceil
@@ -150,20 +150,13 @@ class Prices:
         """Checks the fields while building; raises PlanError naming what is missing."""
         try:
             ms = {op: {int(limbs): float(v) for limbs, v in row.items()} for op, row in data["ms"].items()}
-            names = (
-                "machine",
-                "log_n",
-                "threads",
-                "limbs_at_level_0",
-                "yardstick_ms",
-                "keygen_seconds_per_gb",
-                "source",
-            )
-            fields = {name: data[name] for name in names}
-            fields |= {name: float(data.get(name, 0.0)) for name in SECONDS_PER_GB}
-            fields["pace"] = float(data.get("pace", 1.0))
-            fields["kernels"] = {name: float(ms) for name, ms in data.get("kernels", {}).items()}
-            return Prices(ms=ms, bootstrap_ms=data["bootstrap_ms"], sizes=Sizes(**data["sizes"]), **fields)
+            required = [
+                f.name for f in fields(Prices) if f.default is MISSING and f.default_factory is MISSING
+            ]
+            values = {name: data[name] for name in required}
+            values |= {name: float(data[name]) for name in (*SECONDS_PER_GB, "pace") if name in data}
+            values["kernels"] = {name: float(ms) for name, ms in data.get("kernels", {}).items()}
+            return Prices(**{**values, "ms": ms, "sizes": Sizes(**data["sizes"])})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(
                 f"price table: a field is missing or unknown ({error})",
@@ -172,11 +165,8 @@ class Prices:
 
     @cached_property
     def _curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        rows = {op: sorted(row.items()) for op, row in self.ms.items()}
-        return {
-            op: (np.array([p[0] for p in r], float), np.array([p[1] for p in r], float))
-            for op, r in rows.items()
-        }
+        rows = {op: np.array(sorted(row.items()), float) for op, row in self.ms.items()}
+        return {op: (points[:, 0], points[:, 1]) for op, points in rows.items()}
 
     @cached_property
     def _cached_seconds(self) -> dict[tuple[str, int], float]:
@@ -189,19 +179,15 @@ class Prices:
         return self._cached_seconds[op, level]
 
     def _seconds(self, op: str, level: int) -> float:
-        if (
-            op == "rotate_shared" and op not in self._curves
-        ):  # of rotate_many; the decomposition counts as a hoist
+        if op in self._curves:
+            limbs, ms = self._curves[op]
+            return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3
+        if op == "rotate_shared":  # of rotate_many; the decomposition counts as a hoist
             return max(0.0, self.seconds("rotate", level) - self.seconds("hoist", level))
-        if op in COEFFICIENTS and op not in self._curves:
+        if op in COEFFICIENTS:
             alone, more = COEFFICIENTS[op]
             return (alone + more * level) * self.bootstrap_ms["complex"]["each"] / 1e3
-        if op not in self._curves:
-            raise PlanError(
-                f"price table {self.source} has no operation {op!r}", hint="rerun `tacita prices`"
-            )
-        limbs, ms = self._curves[op]
-        return _interpolate(level + self.limbs_at_level_0, limbs, ms) / 1e3
+        raise PlanError(f"price table {self.source} has no operation {op!r}", hint="rerun `tacita prices`")
 
     def total(self, counts: Counts) -> float:
         """Seconds of all counted operations of a stage, without the bootstraps before it (the placement

@@ -32,9 +32,8 @@ NTT_MS = 0.19
 GEMM_MS = 0.0035
 FFT_NTTS = 10  # a complex Fourier transform of all slots, in transforms of one limb
 PASS_MS = 0.03  # N = 2^16, one limb: a multiply-accumulate bound by memory
-BOOTSTRAP_PASSES = (
-    26_000  # transforms of one complex bootstrap; a real one has one modular reduction instead of two
-)
+# transforms of one complex bootstrap; a real one has one modular reduction instead of two
+BOOTSTRAP_PASSES = 26_000
 LIMBS = (1, 3, 6, 9, 11, 12, 16, 19)
 
 
@@ -260,9 +259,7 @@ def run_bytes(
     sizes = prices.sizes
     keys_file, keys_memory = evaluation_key_bytes(info, rotations, prices, tokens)
     matrices = sizes.bootstrap_matrices * (1 if tokens is None else 2)
-    keygen = (
-        4 * 2 * 3 * 39 * sizes.limb_memory
-    )  # of one bootstrapping key, held before it is streamed to disk
+    keygen = 4 * 2 * 3 * 39 * sizes.limb_memory  # a bootstrapping key, held before it is streamed to disk
     return {
         "evaluation_keys": keys_file,
         "request": ciphertext_bytes(request, prices)[0] // 2,  # fresh ciphertexts carry a seed for one half

@@ -133,7 +133,6 @@ silu = HalfEven("silu", _silu)
 
 
 def _elu(x: Array) -> Array:
-    """Computes exp(x) - 1 below zero and x above, elementwise."""
     return np.asarray(np.where(np.less(x, 0.0), np.expm1(np.minimum(x, 0.0)), x))
 
 
@@ -243,7 +242,6 @@ def _weights(x: Array, interval: Interval, density: Array, floor: float) -> Arra
 
 
 def _relu(x: Array) -> Array:
-    """Computes max(x, 0), elementwise."""
     return np.maximum(np.asarray(x, dtype=np.float64), 0.0)
 
 
@@ -267,7 +265,6 @@ relu = Kinked("relu", _relu, _relu_spec, even=True, size=_half_domain)
 
 
 def _relu_squared(x: Array) -> Array:
-    """Computes max(x, 0)^2, elementwise."""
     return np.asarray(np.maximum(x, 0.0) ** 2)
 
 

@@ -245,18 +245,14 @@ def _rules(plan: Plan) -> Rules:
     yield "fields of the approximations", specs is not None
     if calibration and specs:
         yield from limits_of(calibration)
-        config = _config(plan.model)
+        names = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels", "task")
+        own = {"head_size": plan.model.head_size} if plan.model.head_size else {}
+        sizes = {name: getattr(plan.model, name) for name in names}
+        config = outline(plan.model.architecture, **own, **sizes)
         model = nodes(config)
         yield "nodes with bounds of the inputs", calibration.inputs.keys() == inputs_of_sums(config).keys()
         yield from _calibration_rules(calibration, model, plan)
         yield from _specs_rules(specs, calibration, model, plan)
-
-
-def _config(model: ModelInfo) -> Config:
-    """Returns a configuration with the nodes that calibration and approximations must have."""
-    fields = ("layers", "hidden", "heads", "intermediate", "activation", "pooling", "labels", "task")
-    own = {"head_size": model.head_size} if model.head_size else {}
-    return outline(model.architecture, **own, **{name: getattr(model, name) for name in fields})
 
 
 def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan: Plan) -> Rules:
@@ -266,7 +262,8 @@ def _calibration_rules(calibration: Calibration, model: Mapping[str, Node], plan
     attending = [one for one in calibration.nodes.values() if isinstance(one, AttentionCalibration)]
     yield "intervals of means", all(len(one.means) == len(ROUNDS) for one in attending)
     attentions = {name: node for name, node in model.items() if isinstance(node, Attention)}
-    yield "temperatures", _temperatures(calibration.temperatures, attentions)
+    heads = {name: attention.heads for name, attention in attentions.items()}
+    yield "temperatures", {name: len(betas) for name, betas in calibration.temperatures.items()} == heads
     estimated = calibration.row_estimates
     yield "row estimates", estimated.keys() <= attentions.keys()
     yield "row estimates", all(_estimates(rows, attentions[name]) for name, rows in estimated.items())
@@ -288,11 +285,6 @@ def _gated(specs: Mapping[str, Any]) -> dict[str, int]:
 
 def _kinds(specs: Mapping[str, Any]) -> dict[str, str]:
     return {name: node.tag for name, node in specs.items()}
-
-
-def _temperatures(temperatures: Mapping[str, tuple[float, ...]], attentions: Mapping[str, Attention]) -> bool:
-    heads = {name: attention.heads for name, attention in attentions.items()}
-    return {name: len(betas) for name, betas in temperatures.items()} == heads
 
 
 def _estimates(rows: RowEstimate, attention: Attention) -> bool:

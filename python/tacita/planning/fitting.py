@@ -113,8 +113,6 @@ def _kinds(specs: NodeSpecs) -> set[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class _Fit:
-    """Fits one node after the other."""
-
     calibration: Calibration
     goal: Accuracy
     chosen: Functions
@@ -132,7 +130,11 @@ class _Fit:
                 return replace(self._softmax(name), rows=self.calibration.row_estimates.get(name))
             case Norm():
                 c = self.calibration.norm(name)
-                return NormSpecs(self._rsqrt(c.variance, node), c.centred, c.result)
+                if node.deviation is None:
+                    rsqrt = self.chosen.fit("rsqrt", c.variance, self.goal.rsqrt)
+                else:  # the stored 1/D of batch normalisation
+                    rsqrt = poly.constant_spec("rsqrt", c.variance, 1.0 / node.deviation)
+                return NormSpecs(rsqrt, c.centred, c.result)
             case FeedForward(function=kind) | Function(kind=kind):
                 return self._functions(kind, self.calibration.function(name))
             case _:
@@ -170,12 +172,6 @@ class _Fit:
             c.scores, means, error, keys=self.tokens, shift=c.shift, noise=noise, rounds=rounds
         )
         return AttentionSpecs.of_phases(phases, c.context)
-
-    def _rsqrt(self, variance: Interval, norm: Norm) -> Spec:
-        """1/sqrt of the variance, or the stored 1/D of batch normalisation."""
-        if norm.deviation is not None:
-            return poly.constant_spec("rsqrt", variance, 1.0 / norm.deviation)
-        return self.chosen.fit("rsqrt", variance, self.goal.rsqrt)
 
     def _functions(self, kind: str, c: FunctionCalibration) -> FunctionSpecs:
         """Where placement may choose, both; by a bootstrap alone where no polynomial follows so far."""

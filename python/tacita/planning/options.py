@@ -134,7 +134,6 @@ class DecisionMargin(Option):
 
     @classmethod
     def of(cls, request: PlanRequest) -> DecisionMargin | None:
-        """Reads `reveal` and `gap`."""
         if request.reveal not in REVEALED:
             what = f"a plan that reveals {request.reveal!r:.40}"
             raise InputError(what, hint=nearest(request.reveal, REVEALED))
@@ -146,7 +145,6 @@ class DecisionMargin(Option):
         return DecisionMargin(request.gap) if request.reveal == TOKEN else None
 
     def admit(self, model: Checkpoint) -> None:
-        """Admits decoders."""
         if model.config.task != NEXT:
             hint = "the model is no decoder: leave --reveal out"
             raise InputError("a plan that reveals a token", hint=hint)
@@ -162,7 +160,6 @@ class DecisionMargin(Option):
         return replace(specs, comparison=fitted)
 
     def admit_noise(self, specs: CircuitSpecs, noise: float) -> None:
-        """Raises PlanError where noise may take more of the gap than the comparison leaves."""
         least = noise * sqrt(8.0) * specs.answer / ROOM  # the difference of two has sqrt(2) of it
         if self.gap < least:
             raise PlanError(
@@ -172,21 +169,18 @@ class DecisionMargin(Option):
             )
 
     def target(self, logits: Array) -> Array | None:
-        """Returns 1 at the largest logit and 0 elsewhere."""
         second, first = np.sort(logits)[-2:]
-        return one_hot(logits) if first - second >= self.gap else None
+        largest = np.arange(len(logits)) == int(logits.argmax())
+        return np.asarray(largest, np.float64) if first - second >= self.gap else None
 
     def bound(self, answer: float) -> float:
-        """Returns the bound of a word's share."""
         return stated.CHOSEN
 
     def state(self, circuit: Circuit, levels: Mapping[str, int]) -> dict[str, Any]:
-        """Returns the margin."""
         return {"gap": self.gap}
 
     @classmethod
     def check_circuit(cls, specs: CircuitSpecs, plan: Plan) -> Iterator[tuple[str, bool]]:
-        """Yields that a comparison is there exactly with a margin, and of that margin."""
         fitted = specs.comparison
         yield "bound of the answer", plan.answer == (stated.CHOSEN if plan.gap else specs.answer)
         yield "comparison of logits", (fitted is not None) == bool(plan.gap)
@@ -201,7 +195,6 @@ class KeptRows(Option):
 
     @classmethod
     def of(cls, request: PlanRequest) -> KeptRows | None:
-        """Reads `cache`."""
         scheme, packing = request.scheme_name, request.packing
         if request.cache and (scheme != CACHING or packing not in (None, "rows")):
             what = f"a cache with scheme {scheme}" + (f" on packing {packing!r:.40}" if packing else "")
@@ -209,20 +202,16 @@ class KeptRows(Option):
         return KeptRows() if request.cache else None
 
     def admit(self, model: Checkpoint) -> None:
-        """Admits decoders."""
         if model.config.task != NEXT:
             raise InputError("a plan with a cache", hint="the model is no decoder: leave --cache out")
 
     def shape(self, shape: Shape) -> Shape:
-        """Returns the shape of a step."""
         return replace(shape, step=True)
 
     def samples(self, model: Checkpoint, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """Returns the beginnings of the samples."""
         return (beginning(sample, STEPS) for sample in samples)
 
     def state(self, circuit: Circuit, levels: Mapping[str, int]) -> dict[str, Any]:
-        """Returns the tensors that are kept."""
         fields = ((one.before, one.count, levels[one.before]) for one in circuit.kept)
         return {"kept": tuple(TensorInfo(*each, "real") for each in fields)}
 
@@ -233,7 +222,6 @@ class HiddenTable(Option):
 
     @classmethod
     def of(cls, request: PlanRequest) -> HiddenTable | None:
-        """Reads `embeddings`."""
         if request.embeddings not in EMBEDDINGS:
             what = f"two-party mode: embeddings {request.embeddings!r}"
             raise InputError(what, hint=nearest(request.embeddings, EMBEDDINGS))
@@ -259,7 +247,6 @@ class PublicBeginning(Option):
 
     @classmethod
     def of(cls, request: PlanRequest) -> PublicBeginning | None:
-        """Reads `begin`."""
         return PublicBeginning(request.begin) if request.begin else None
 
     def shape(self, shape: Shape) -> Shape:
@@ -268,7 +255,6 @@ class PublicBeginning(Option):
         raise PlanError("a public beginning in a plan on ciphertexts", hint=hint)
 
     def basis(self, model: Checkpoint, tokens: int, basis: Basis) -> Basis:
-        """Calibrates behind the beginning."""
         if model.config.task != NEXT or basis.hidden_states:
             hint = "it is for decoders whose embedding is published, on texts"
             raise InputError("two-party mode: a public beginning", hint=hint)
@@ -283,11 +269,6 @@ def gap_of(reveal: str | None, gap: float) -> float:
     """Returns the gap of a file of settings where it counts, else the default: it is there for those commands
     that reveal a token (docs/decisions/0140)."""
     return gap if reveal == TOKEN else GAP
-
-
-def one_hot(logits: Array) -> Array:
-    """Returns 1 at the largest value, of several the first, and 0 elsewhere."""
-    return np.asarray(np.arange(len(logits)) == int(logits.argmax()), np.float64)
 
 
 def compared_gap(gap: float, bound: float) -> float:

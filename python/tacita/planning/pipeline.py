@@ -117,7 +117,6 @@ def _shape_on(ring: ParameterInfo, request: PlanRequest, scheme: str) -> Shape:
 
 
 def _specs_of(survey: Survey, subject: Subject, shape: Shape) -> CircuitSpecs:
-    """Fits the approximations, those of options among them."""
     request, config = subject.request, subject.model.config
     specs = fit_circuit(
         survey.calibration,
@@ -136,7 +135,6 @@ def _specs_of(survey: Survey, subject: Subject, shape: Shape) -> CircuitSpecs:
 def _stated(
     subject: Subject, scheme: str, survey: Survey, built: Built, placed: Placed, trial: Trial
 ) -> Plan:
-    """Returns the plan with its predictions."""
     salt, levels, circuit = subject.request.salt or subject.salt, placed.levels, placed.circuit
     commitment = commit(salt, subject.model.sha256)
     calibration = replace(survey.calibration, sha256=commitment)

@@ -167,7 +167,8 @@ def _beginnings(whole: Samples) -> Iterator[Sample]:
     over the rows so far. They follow the samples in the order of `_owners`."""
     count, each = len(whole), list[list[Sample]]()
     for sample in whole.at(range(count)):
-        each.append([_apart(beginning(sample, rows)) for rows in FIRST_ROWS])
+        parts = (trimmed(beginning(sample, rows)) for rows in FIRST_ROWS)
+        each.append([(hidden.copy(), mask.copy()) for hidden, mask in parts])  # apart from the whole's memory
     behind = _owners(count)[count:]
     for place, text in enumerate(behind):
         yield each[text][place * len(FIRST_ROWS) // len(behind)]
@@ -181,12 +182,6 @@ def _owners(count: int) -> tuple[int, ...]:
     places = [place % turn for place in range(count, count + turn)]
     texts = [at if at < count else (at - FIFTHS) % count for at in places]
     return (*range(count), *texts * len(FIRST_ROWS))
-
-
-def _apart(sample: Sample) -> Sample:
-    """Returns a sample without padding, apart from the memory of what it is a part of."""
-    hidden, mask = trimmed(sample)
-    return hidden.copy(), mask.copy()
 
 
 def _fitting(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:
@@ -203,7 +198,6 @@ def _fitting(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[
 
 
 def _embedded(model: Checkpoint, texts: Sequence[Text], tokens: int) -> Iterator[Sample]:
-    """Embeds the texts of at most `tokens` tokens."""
     for text in texts:
         try:
             yield embed(model, text, tokens)

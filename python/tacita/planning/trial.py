@@ -185,7 +185,6 @@ def _target(model: Checkpoint, sample: Sample, options: Sequence[Option], answer
 
 
 def _answer(model: Checkpoint, sample: Sample, answers: Answers) -> Array:
-    """Returns the model's own answer: one of `answers`, or else a new one."""
     if (answer := answers.get(mark(sample))) is None:
         return reference(model, *sample, all_rows=False).trace["answer"]
     return answer[: len(sample[1])] if model.config.every_token else answer

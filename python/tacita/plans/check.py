@@ -64,7 +64,9 @@ def _rules(plan: Plan) -> Rules:
     yield from option_rules(plan)
     yield from _key_rules(plan)
     yield from _layout_rules(plan)
-    yield from _answer_rules(plan)
+    least = least_noise(plan.parameters, plan.answer)
+    yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
+    yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
     yield from _prediction_rules(plan.prediction, len(plan.stages))
     population = plan.population
     yield "population: counts", population.far <= population.outside <= population.texts
@@ -170,12 +172,6 @@ def _outputs(model: ModelInfo) -> int:
     if model.task in (WORDS, NEXT) and model.embeddings is not None:
         return model.embeddings.vocab
     return len(model.labels) or model.hidden
-
-
-def _answer_rules(plan: Plan) -> Rules:
-    least = least_noise(plan.parameters, plan.answer)
-    yield f"noise of {plan.noise:.2g}, at least {least:.2g} is", plan.noise >= least
-    yield f"{plan.decimals} decimals at noise of {plan.noise:.2g} are", quiet(plan.decimals, plan.noise)
 
 
 def _prediction_rules(prediction: Prediction, stages: int) -> Rules:

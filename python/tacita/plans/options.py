@@ -58,18 +58,15 @@ class DecisionMargin(PlanOption):
     decimals = CHOICE_DECIMALS
 
     def stated(self, plan: Plan) -> bool:
-        """Tells whether the plan has a margin."""
         return plan.gap != 0.0
 
     def check(self, plan: Plan) -> Rules:
-        """Yields the rules of the margin, of the bound and of the decimals of a share."""
         yield "gap of a choice", 0.0 < plan.gap <= MOST_BOUND and plan.model.task == NEXT
         yield "bound of a choice", plan.answer == CHOSEN
         yield "layout: bound of a choice", plan.layout.response.bound == 1.0
         yield f"decimals (0 to {CHOICE_DECIMALS})", plan.decimals <= CHOICE_DECIMALS
 
     def describe(self, plan: Plan) -> str:
-        """Says what the client learns."""
         return f"it reveals the likeliest token alone, of logits {plan.gap:g} apart"
 
 
@@ -79,7 +76,6 @@ class KeptRows(PlanOption):
     name = "kept rows"
 
     def stated(self, plan: Plan) -> bool:
-        """Tells whether the plan keeps a tensor."""
         return bool(plan.kept)
 
     def check(self, plan: Plan) -> Rules:
@@ -91,7 +87,6 @@ class KeptRows(PlanOption):
         yield "kept: levels", all(tensor.level <= highest for tensor in plan.kept)
 
     def describe(self, plan: Plan) -> str:
-        """Says how a text is asked."""
         return "a text is asked row by row, and the server keeps its rows as ciphertexts"
 
 

@@ -163,7 +163,6 @@ def _parsed(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _checked(path: Path, cap: int, sha256: str) -> bytes:
-    """The bytes of a file that has this hash."""
     data = _read(path, cap)
     if _sha256(data) != sha256:
         raise FileError(f"{path}: content does not match its hash in {MANIFEST}", hint=REMAKE)
@@ -171,7 +170,6 @@ def _checked(path: Path, cap: int, sha256: str) -> bytes:
 
 
 def _read(path: Path, cap: int) -> bytes:
-    """A regular file of at most so many bytes."""
     require(path, "publish")
     try:
         with path.open("rb") as file:

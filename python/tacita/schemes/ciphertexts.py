@@ -59,11 +59,9 @@ class Ciphertexts:
 
     @property
     def several(self) -> bool:
-        """Whether a request holds many texts."""
         return scheme_named(self.name).several
 
     def plan(self, subject: Subject) -> Plan:
-        """Plans by `planning.pipeline.plan_scheme`."""
         return plan_scheme(subject, self.name)
 
     def estimate(
@@ -210,7 +208,6 @@ def row_by_row(plan: Plan, model: Checkpoint, backend: str, seed: int = 0, texts
 def _answered(
     client: Client, server: Server, texts: Sequence[Text], title: str, place: Place
 ) -> tuple[list[Answer], Seconds]:
-    """Answers one request through the files of its folder."""
     seconds = {"encrypt": _timed(lambda: client.encrypt_batch(texts))}
     with place.bar(f"{title}evaluate") as report:
         seconds["evaluate"] = _timed(lambda: server.evaluate(report))

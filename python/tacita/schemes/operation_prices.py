@@ -120,7 +120,6 @@ def _many(be: Any, count: int) -> Callable[[Any, Any], object]:
 
 
 def _linear_row(bench: Bench, a: Any) -> dict[str, float]:
-    """The operations of `linear` as they cost inside it."""
     plain, encode, _ = _terms_row(bench, [bench.all.neg(a) for _ in range(DENSE)], 0)
     lifted, encode_lifted, one_baby = _terms_row(bench, [a], 1)
     fanned = _linear_ms(bench, [a], [1] * FANNED, outputs=FANNED)
@@ -169,7 +168,6 @@ def _column_row(bench: Bench, a: Any, rescale: float) -> dict[str, float]:
 
 
 def _terms(cts: list[Any], size: int) -> list[list[Any]]:
-    """So many ciphertexts a term."""
     return [cts[first : first + size] for first in range(0, len(cts), size)]
 
 

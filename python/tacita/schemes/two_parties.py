@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +122,16 @@ class TwoParties:
             raise InputError(f"{backend}: a hidden embedding", hint='plan it with embeddings="published"')
         if backend not in CLEAR:
             raise unknown_backend(backend)
-        answer = _by_floats if backend == "plain" else partial(_by_integers, exact=exact)
-        return [answer(plan, model, sample) for sample in samples]
+        answers: list[Answer] = []
+        for hidden, mask in samples:
+            if sound := backend == "plain":
+                values = reference(model, hidden, mask).trace["answer"]
+            else:
+                run = simulation(plan, Weights(model.tensors), mask, exact=exact)
+                values = run.floats(hidden)
+                sound = not run.overflows  # where a value left its ring
+            answers.append(judge_nearest(plan.program, values, sound=sound, real=int(mask.sum())))
+        return answers
 
     @contextmanager
     def private(self, plan: TwoPartyPlan, model: Checkpoint, place: Place) -> Iterator[Private]:
@@ -147,18 +154,6 @@ def _together(
     with place.bar(f"{title}evaluate"):
         answers = [client.classify(text) for text in texts]
     return answers, {"evaluate": time.monotonic() - began}
-
-
-def _by_floats(plan: TwoPartyPlan, model: Checkpoint, sample: Sample) -> Answer:
-    return judge_nearest(plan.program, reference(model, *sample).trace["answer"], real=int(sample[1].sum()))
-
-
-def _by_integers(plan: TwoPartyPlan, model: Checkpoint, sample: Sample, exact: frozenset[str]) -> Answer:
-    """Answers by integers; the answer is not sound where a value left its ring."""
-    hidden, mask = sample
-    run = simulation(plan, Weights(model.tensors), mask, exact=exact)
-    values = run.floats(hidden)
-    return judge_nearest(plan.program, values, sound=not run.overflows, real=int(mask.sum()))
 
 
 # A two-party server of one's own: in a thread of this process, over TLS on the loopback, for as long as a

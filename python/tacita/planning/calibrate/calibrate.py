@@ -241,7 +241,6 @@ class _Test:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """Returns the intervals that they are compared with."""
         return self.measured.calibration(self.train)
 
     def _compare(self, by_stage: Callable[..., dict[str, Array]]) -> dict[str, Array]:
@@ -297,7 +296,6 @@ def _measured(
 def _walked(
     model: Checkpoint, samples: Samples, rows: Rows, options: CalibrationOptions, progress: Progress
 ) -> Ranges:
-    """Ranges of all samples after these row estimates."""
     count = len(samples)
     return walk(
         model,

@@ -238,23 +238,14 @@ def _node_excesses(
             low, high = min(low, least), max(high, most)
         yield f"{name}.{key}", _beyond(ranges.each(f"{name}.{key}"), (low, high))
     if isinstance(node, AttentionCalibration):
-        yield from _mean_excesses(ranges, name, node, k)
+        logs = ranges.each_log_mean(name, 0.5**k) - node.shift / 2**k
+        yield f"{name}.means", _beyond(np.exp(logs), node.means[k])
+        if not k:  # what is mixed with the values is bounded whatever the scores, in rounds
+            mixed = np.exp(ranges.each(f"{name}.log_mixed_mean") - node.shift)
+            yield f"{name}.mixed", _above(mixed, node.mixed_mean)
     gated = GATED if getattr(node, GATED[0], 0.0) else ()
     for key in (*BOUNDS[node.tag], *gated):
         yield f"{name}.{key}", _above(ranges.each(f"{name}.{key}"), getattr(node, key))
-
-
-def _mean_excesses(
-    ranges: Ranges, name: str, node: AttentionCalibration, k: int
-) -> Iterator[tuple[str, Array]]:
-    """Yields excesses of the means over the real keys of exp(score / 2^k), alone and, for k = 0, times the
-    values."""
-    logs = ranges.each_log_mean(name, 0.5**k) - node.shift / 2**k
-    yield f"{name}.means", _beyond(np.exp(logs), node.means[k])
-    if k:
-        return  # what is mixed with the values is bounded whatever the scores
-    mixed = np.exp(ranges.each(f"{name}.log_mixed_mean") - node.shift)
-    yield f"{name}.mixed", _above(mixed, node.mixed_mean)
 
 
 def _beyond(each: Array, interval: Interval) -> Array:

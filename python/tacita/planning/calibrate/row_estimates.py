@@ -332,7 +332,6 @@ def _head(queries: Array, logs: Array, spread: Array | None) -> Fit:
 
 
 def _unknowns(*columns: Array) -> Array:
-    """Stacks the columns and appends a column of ones."""
     return np.column_stack([*columns, np.ones(len(columns[0]))])
 
 

@@ -206,7 +206,9 @@ def _dealt(
         path = Path(folder) / "encoder.safetensors"
         encoder = shapes(model.config, 1).tensors  # what follows the embedding
         save_file({name: np.ascontiguousarray(model.tensors[name]) for name in encoder}, path)
-        number = _affordable(processes, path.stat().st_size)
+        free = available_memory()
+        fitting = processes if free is None else free // (path.stat().st_size + ROOM)
+        number = max(1, min(processes, fitting))
         with ProcessPoolExecutor(number, get_context("spawn"), keep_freed_memory) as pool:
             waiting: deque[Future[Any]] = deque()
             for chunk in chunks:
@@ -217,18 +219,12 @@ def _dealt(
                 yield waiting.popleft().result()
 
 
-def _affordable(processes: int, size: int) -> int:
-    free = available_memory()
-    return processes if free is None else max(1, min(processes, free // (size + ROOM)))
-
-
 def _task(path: str, config: Config, samples: Sequence[Sample], part: Callable[..., Any]) -> Any:
     return part(_load_encoder(path, config), samples)
 
 
 @lru_cache(maxsize=1)
 def _load_encoder(path: str, config: Config) -> Checkpoint:
-    """Loads the encoder in a worker process."""
     return Checkpoint("encoder", config, MappingProxyType(load_file(path)), None, str)
 
 

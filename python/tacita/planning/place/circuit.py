@@ -178,7 +178,6 @@ def require_agreement(plan: Plan, circuit: Circuit) -> None:
 
 
 def _bootstraps(be: SimBackend, stage: str) -> Counter[str]:
-    """Counts the bootstraps before a stage by kind."""
     kinds: Counter[str] = Counter()
     for (op, _, where), count in be.counts.items():
         if where == f"{stage}/bootstrap" and op in ("bootstrap", "bootstrap_real"):

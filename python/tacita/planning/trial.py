@@ -33,6 +33,7 @@ from tacita.packings.shared import choice
 from tacita.packings.specs import CircuitSpecs
 from tacita.planning.calibrate.calibrate import Array, Sample
 from tacita.planning.calibrate.calibration import up
+from tacita.planning.calibrate.excesses import of_texts
 from tacita.planning.calibrate.walk import Answers, mark, trimmed
 from tacita.planning.circuit import Built
 from tacita.planning.options import Option
@@ -55,11 +56,12 @@ NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a tex
 
 @dataclass(frozen=True)
 class Simulation:
-    """errors: of each answer, the largest distance of its numbers from the float model's. noise: the standard
-    deviation of their distance from `plain`'s, in the noisiest answer and token, before a client divides a
-    vector by its length; shown_noise: the same after it. logit_noise: of logits that ciphertexts compare,
-    as a share of their range, in the noisiest text; 0 where they compare none. entry: mean magnitude of
-    the numbers of an answer, in the least one, before a client divides a vector by its length.
+    """errors: of each text, the largest distance of its numbers from the float model's, of all rows that are
+    asked of it. noise: the standard deviation of their distance from `plain`'s, in the noisiest answer and
+    token, before a client divides a vector by its length; shown_noise: the same after it. logit_noise: of
+    logits that ciphertexts compare, as a share of their range, in the noisiest text; 0 where they compare
+    none. entry: mean magnitude of the numbers of an answer, in the least one, before a client divides a
+    vector by its length.
 
     Of one answer and one token, because noise depends on the text, by a factor of 8 between two of them, and
     a plan has one rounding for all. Rounded up to 8 bits as all that a plan publishes.
@@ -140,8 +142,9 @@ def run_simulation(
             "plan: no sample fits, so nothing shows the noise of an answer", hint="pass shorter texts"
         )
     top, noise, slots = placed.parameters.max_level, noise_of(placed.parameters), built.shape.slots
-    if built.circuit.kept:
-        samples = [part for sample in samples for part in prefixes(sample)]
+    parts = [list(prefixes(sample)) if built.circuit.kept else [sample] for sample in samples]
+    owners = [text for text, each in enumerate(parts) for _ in each]
+    samples = [part for each in parts for part in each]
     seeds, steps = count(), count(1)
     last, names = [*attentions(model.config)][-1], [stage.name for stage in placed.stages]
     begin = next((i for i, name in enumerate(names) if name.startswith(f"{last}.")), 0)
@@ -166,13 +169,14 @@ def run_simulation(
     quiet, *noisy = [[run[i] for i in judged] for run in runs]
     still, *ended = [[finished(v, model.config.normalise) for v in run] for run in (quiet, *noisy)]
     of_errors = zip(*(distances(run, wanted, masks) for run in ended), strict=True)
-    errors = tuple(float(np.max(rows)) for rows in of_errors)
+    of_parts = np.array([np.max(rows) for rows in of_errors])
+    errors = of_texts({RESPONSE: of_parts}, [owners[i] for i in judged])[RESPONSE]
     of_answers = max(deviation(run, quiet, masks) for run in noisy)
     of_ended = max(deviation(run, still, masks) for run in ended)
     pairs = zip(logits[SimBackend], cycle(logits[PlainBackend]), strict=False)
     of_logits = max((noise_of_numbers(*pair, built.shape.texts) for pair in pairs), default=0.0)
     entry = min(float(np.mean(np.abs(values))) for values in quiet)
-    return Simulation(errors, up(of_answers), up(of_ended), up(of_logits), entry)
+    return Simulation(tuple(errors.tolist()), up(of_answers), up(of_ended), up(of_logits), entry)
 
 
 def _target(model: Checkpoint, sample: Sample, options: Sequence[Option], answers: Answers) -> Array | None:

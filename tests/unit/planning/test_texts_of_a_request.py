@@ -12,12 +12,13 @@ import tiny
 from test_population import MODEL, sentences
 from tiny_decoders import gpt2
 
+from tacita import api
 from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.calibrate import survey
 from tacita.planning.calibrate.excesses import of_texts
 from tacita.planning.calibrate.walk import Sample
 from tacita.planning.request import PlanRequest
-from tacita.planning.survey import Subject, phases_of
+from tacita.planning.survey import TRIALS, Subject, phases_of
 from tacita.plans.scheme import first_shape
 
 
@@ -68,3 +69,14 @@ def test_texts_of_several_samples_are_counted_and_not_their_samples() -> None:
     assert 0 < of_all.counts.outside <= each.counts.outside
     furthest = of_texts({"answer": np.array((1.0, 3.0, -2.0, 0.5))}, (7, 2, 2, 7))["answer"]
     assert furthest.tolist() == [3.0, 1.0]
+
+
+def test_an_error_rests_on_texts_and_not_on_their_rows() -> None:
+    """Rows of one text, each a request, err together: three texts of eight rows are too few to bound others,
+    where twenty-four texts were not."""
+    model = gpt2(layers=1)
+    states = [tiny.inputs(model, 8, 8, seed=seed) for seed in range(TRIALS)]
+    plan = api.plan(
+        model, scheme="thor", tokens=8, preset="insecure_toy_n10", cache=True, hidden_states=states
+    )
+    assert (plan.prediction.error.texts, plan.prediction.error.share) == (TRIALS, None)

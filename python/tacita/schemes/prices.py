@@ -38,11 +38,9 @@ from tacita.version import __version__
 
 FORMAT, VERSION = "tacita-prices", 1
 MOST_BYTES = 1 << 20
-MOST = 1e12  # of any number in a table; bytes are the largest
 YARDSTICKS, TRANSFORMS = 6, 4  # the best of so many runs of so many transforms
 TIMED, TIMED_LEVEL, SWITCHES = "insecure_toy_leveled_n11", 11, 100  # a ring in the caches, 12 limbs, calls
 COPIED = 1 << 27  # bytes, read and written
-BOOTSTRAP_PRICES = {(kind, how) for kind in ("complex", "real") for how in ("alone", "each")}
 AGAIN = "measure again: `tacita prices`; or delete the file; or [plan] prices = 'shipped'"
 
 
@@ -231,20 +229,6 @@ def _faults(prices: Prices, log_n: int) -> Iterator[str]:
     shipped = Prices.shipped(16)
     if shipped is not None and (missing := set(shipped.ms) - set(prices.ms)):
         yield f"without a price of {min(missing)}"
-    if {(kind, how) for kind, row in prices.bootstrap_ms.items() for how in row} != BOOTSTRAP_PRICES:
-        yield "without prices of bootstraps"
-    if not all(0.0 <= value <= MOST for value in _numbers(prices)):
-        yield "numbers out of range"
-
-
-def _numbers(table: Prices) -> Iterator[float]:
-    for prices in table.ms.values():
-        yield from prices.values() if prices else (-1.0,)
-    for bootstraps in table.bootstrap_ms.values():
-        yield from bootstraps.values()
-    yield from asdict(table.sizes).values()
-    yield from (table.yardstick_ms, table.keygen_seconds_per_gb, table.limbs_at_level_0, table.pace)
-    yield from (table.touch_seconds_per_gb, table.spill_seconds_per_gb)
 
 
 def _digest(table: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,12 +199,11 @@ def _accept(server: TwoPartyServer, listener: Listener, over: threading.Event) -
 
 
 def _serve(server: TwoPartyServer, arrival: Arrival) -> None:
-    with suppress(PeerError):
+    with closing(arrival), suppress(PeerError):
         party = arrival.secure(server.limits.handshake, SILENCE)
         server.session(party)
         party.limit(server.limits.farewell)
         party.close()
-    arrival.close()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from plans import model, real_plan
 from test_cli import run
 
 from bench.runs.stages import by_worst, compared
-from tacita.errors import FileError
+from tacita.errors import FileError, PlanError
 from tacita.evaluate.keyring import fixed_bytes
 from tacita.planning.circuit import circuit_of
 from tacita.planning.place.circuit import place_circuit
@@ -86,6 +86,26 @@ def test_damaged_prices_are_refused_and_say_so(
     with pytest.raises(FileError, match=message) as caught:
         measured_prices(16, tmp_path)
     assert "tacita prices" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t["bootstrap_ms"].pop("real"), "prices of bootstraps"),
+        (lambda t: t["ms"].update(mul={}), "out of range"),
+        (lambda t: t["ms"]["mul"].update({"4": float("nan")}), "out of range"),
+        (lambda t: t.update(keygen_seconds_per_gb=-1.0), "out of range"),
+        (lambda t: t.update(threads="2"), "wrong"),
+    ],
+)
+def test_a_table_at_hand_is_checked_as_a_measured_one(
+    tmp_path: Path, change: Callable[[Any], None], message: str
+) -> None:
+    data = table()
+    change(data)
+    (tmp_path / "prices.json").write_text(json.dumps(data))
+    with pytest.raises(PlanError, match=message):
+        Prices.load(tmp_path / "prices.json")
 
 
 def redone(data: dict[str, Any], change: Callable[[Any], None]) -> None:

@@ -9,7 +9,7 @@ count named in the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from importlib import resources
@@ -37,6 +37,10 @@ BOOTSTRAPS |= dict.fromkeys(("bootstrap_real", "bootstrap_through_real"), "real"
 # For 10^9 bytes of ciphertexts: that a process touches for the first time (the system finds and clears the
 # pages), and that are packed, written to disk and read back.
 SECONDS_PER_GB = ("touch_seconds_per_gb", "spill_seconds_per_gb")
+
+
+BOOTSTRAP_PRICES = {(kind, how) for kind in ("complex", "real") for how in ("alone", "each")}
+MOST = 1e12  # of any number in a table; bytes are the largest
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class Prices:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Prices:
-        """Checks the fields while building; raises PlanError naming what is missing."""
+        """Checks the fields while building; raises PlanError naming what is missing or wrong."""
         try:
             ms = {op: {int(limbs): float(v) for limbs, v in row.items()} for op, row in data["ms"].items()}
             required = [
@@ -156,10 +160,15 @@ class Prices:
             values = {name: data[name] for name in required}
             values |= {name: float(data[name]) for name in (*SECONDS_PER_GB, "pace") if name in data}
             values["kernels"] = {name: float(ms) for name, ms in data.get("kernels", {}).items()}
-            return Prices(**{**values, "ms": ms, "sizes": Sizes(**data["sizes"])})
+            prices = Prices(**{**values, "ms": ms, "sizes": Sizes(**data["sizes"])})
+            if {(kind, how) for kind, row in prices.bootstrap_ms.items() for how in row} != BOOTSTRAP_PRICES:
+                raise ValueError("prices of bootstraps")
+            if not all(0.0 <= value <= MOST for value in _numbers(prices)):
+                raise ValueError("numbers out of range")
+            return prices
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise PlanError(
-                f"price table: a field is missing or unknown ({error})",
+                f"price table: a field is missing, unknown or wrong ({error!s:.200})",
                 hint="write one with `tacita prices --json FILE`",
             ) from error
 
@@ -210,6 +219,16 @@ class Prices:
         """Seconds to refresh ciphertexts of these kinds ("real" or "complex") in one call."""
         column = "alone" if len(kinds) < self.threads else "each"
         return sum(self.bootstrap_ms[kind][column] for kind in kinds) / 1e3
+
+
+def _numbers(table: Prices) -> Iterator[float]:
+    for row in table.ms.values():
+        yield from row.values() if row else (-1.0,)
+    for bootstraps in table.bootstrap_ms.values():
+        yield from bootstraps.values()
+    yield from vars(table.sizes).values()
+    yield from (table.log_n, table.threads, table.limbs_at_level_0, table.yardstick_ms, table.pace)
+    yield from (table.keygen_seconds_per_gb, table.touch_seconds_per_gb, table.spill_seconds_per_gb)
 
 
 def _interpolate(at: float, xs: np.ndarray, ys: np.ndarray) -> float:

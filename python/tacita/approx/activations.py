@@ -157,9 +157,7 @@ tanh = Series("tanh", np.tanh, _tanh_spec)
 #
 # A minimax fit spends the same on every input, and for a kink that is a lot everywhere. What reaches the
 # answer is an average over features and tokens, so least squares on the inputs as they are distributed lose
-# far less. Of NanoGuard's first layer the inputs of ReLU squared reach from -33 to 78, and four in five lie
-# between -5 and 3: a series of degree 63 has a root-mean-square error of 0.07 so fitted and of 0.19 fitted
-# alike everywhere, of results whose root mean square is 35.
+# far less.
 
 FLOOR = 0.02  # weight of inputs that were never seen, as a share of a uniform density
 GRID = 20001  # points on which errors are measured
@@ -227,18 +225,10 @@ def _weights(x: Array, interval: Interval, density: Array, floor: float) -> Arra
 #
 # No polynomial of degree n approximates |x| on [-1, 1] better than 0.28/n (Bernstein), so the error is about
 # 0.14 * bound / 2^depth: 2.2e-3 * bound in 6 levels, 5.5e-4 * bound in 8. Compositions of sign polynomials
-# (Lee et al., ePrint 2020/834; Bossuat's iDASH solution composes degrees 127 and 63) were measured and lose
-# at the same depth until 12 levels; they are left out.
+# (Lee et al., ePrint 2020/834) lose at the same depth until 12 levels.
 #
-# The largest error sits at the corner, so the fit follows the calibrated inputs: with a root-mean-square
-# error of 5.3e-5 of the half-width in 8 levels the probabilities of DASHformer move by 0.005, with the
-# minimax polynomial of that depth by 0.066. The domain follows the interval, which is lopsided after most
-# normalisations.
-#
-# Polynomials P(u, Q(u)) fitted to the same weights by Gauss-Newton steps were measured and are left out: 8
-# levels and 15 products have the error of the series of degree 140 (26 products), a root mean square of
-# 1.4e-4 and 0.02 in DASHformer's probabilities; with 17 to 19 products it is 1.1e-4 to 1.3e-4, and the 0.02
-# stays.
+# The largest error sits at the corner, so the fit follows the calibrated inputs. The domain follows the
+# interval, which is lopsided after most normalisations.
 
 
 def _relu(x: Array) -> Array:
@@ -260,8 +250,7 @@ relu = Kinked("relu", _relu, _relu_spec, even=True, size=_half_domain)
 # own does with 1/degree.
 #
 # Its inputs lie close together with a few far out, whose squares are the scale of an error that is the same
-# everywhere: fitted so, four layers of NanoGuard moved logits by 0.24 of 13. So errors are a share of the
-# root mean square of the results.
+# everywhere. So errors are a share of the root mean square of the results.
 
 
 def _relu_squared(x: Array) -> Array:

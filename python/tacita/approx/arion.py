@@ -31,9 +31,8 @@ from tacita.slots.counts import series_multiplications
 #
 # With y0 = p(x) and a0 = x y0 in [1 - e, 1 + e], a <- k a (2 - a), y <- k y (2 - a) with k = 2 / (2 - e^2)
 # centres the new range on 1 and squares e. Each step costs one level and two products, the first product x y0
-# one level more. (ARION's code takes Newton steps instead: the same values, two levels each.) A minimax
-# series of degree 2^T - 1 has the same error as T levels of `inverse`, so this form takes one level more than
-# that and pays more products; it is here to be compared.
+# one level more. (ARION's code takes Newton steps instead: the same values, two levels each.) `inverse` has
+# the same error in one level less.
 
 INVERSE_STARTS, RSQRT_STARTS, STEPS = range(1, 9), range(2, 6), range(1, 4)  # levels of series, steps
 

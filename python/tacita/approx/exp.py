@@ -111,17 +111,13 @@ def power_spec(interval: Interval, shift: float | None, degree: int, squarings: 
     domain = fitting.widen(interval, MARGIN)
     moved = interval[1] if shift is None else shift
     power = 2.0**squarings
-    root = fitting.remez(
-        lambda x: np.exp((x - moved) / power), domain, degree, lambda x: _weight(x - moved, power)
-    )
+
+    def weight(x: Array) -> Array:
+        slope = power * np.exp((x - moved) * (1.0 - 1.0 / power))  # of the power
+        return np.asarray(np.maximum(slope, 1e-3 * power))  # the root stays a fair fit where exp is tiny
+
+    root = fitting.remez(lambda x: np.exp((x - moved) / power), domain, degree, weight)
     u = np.linspace(-1.0, 1.0, 4001)
     x = fitting.from_unit(u, domain)
     error = float(np.max(np.abs(fitting.evaluate_series(root.coefficients, u) ** power - exact(x, moved))))
     return PowerSpec("exp", interval, domain, error, False, moved, squarings, root.floats)
-
-
-def _weight(x: Array, power: float) -> Array:
-    """Returns the derivative of the power, kept above 1e-3 of its top so that the root stays a fair fit where
-    exp is tiny."""
-    w = power * np.exp(x * (1.0 - 1.0 / power))
-    return np.asarray(np.maximum(w, 1e-3 * power), dtype=np.float64)

@@ -59,7 +59,11 @@ def interpolate(f: Function, domain: Interval, degree: int, weight: Function | N
     values = f(from_unit(nodes, domain))
     coefficients = 2.0 / (degree + 1) * chebyshev.chebvander(nodes, degree).T @ values
     coefficients[0] /= 2.0
-    return _measure(f, domain, coefficients, weight)
+    u = _grid(degree)
+    x = from_unit(u, domain)
+    residual = np.abs(f(x) - evaluate_series(coefficients, u))
+    error = residual if weight is None else residual * weight(x)
+    return Fit(coefficients, domain, float(error.max()))
 
 
 def remez(
@@ -191,14 +195,6 @@ def check_interval(operation: str, interval: Interval, *, positive: bool = False
             f"{operation}: interval [{lo}, {hi}] must be positive",
             hint="add the epsilon, or widen the lower end less",
         )
-
-
-def _measure(f: Function, domain: Interval, coefficients: Array, weight: Function | None) -> Fit:
-    u = _grid(len(coefficients) - 1)
-    x = from_unit(u, domain)
-    residual = np.abs(f(x) - evaluate_series(coefficients, u))
-    error = residual if weight is None else residual * weight(x)
-    return Fit(coefficients, domain, float(error.max()))
 
 
 @lru_cache(maxsize=32)

@@ -63,11 +63,10 @@ def _refit(interval: Interval, shift: float | None, squarings: int) -> Spec:
 # 1/sqrt(x) from a line, Newton steps and last steps in Goldschmidt's coupled form: MOAI's LayerNorm,
 # refitted.
 #
-# MOAI's code starts from -1.29e-4 x + 0.129 for every layer and takes 4 Newton and 2 Goldschmidt steps. Here
-# the line is the minimax one of the calibrated interval and every step has its own (alpha, beta), as in
-# `iterative`: y <- y (alpha - beta z), z = x y^2. The coupled form keeps g = x y beside h = y, so that z = g
-# h; it has the values of Newton's. Its first step takes a level more than Newton's and a product less at the
-# end, so nothing is gained by it at equal steps; our `rsqrt` searches more widely.
+# MOAI's code starts from one line for every layer and takes 4 Newton and 2 Goldschmidt steps. Here the line
+# is the minimax one of the calibrated interval and every step has its own (alpha, beta): y <- y (alpha - beta
+# z), z = x y^2. The coupled form keeps g = x y beside h = y, so that z = g h; it has the values of Newton's.
+# Its first step takes a level more than Newton's and a product less at the end.
 
 COUPLED = 2  # last steps in coupled form, as in the paper's code
 MOST_STEPS = 12

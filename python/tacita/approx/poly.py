@@ -101,7 +101,11 @@ def even_spec(
     """slope*x + minimax fit of the even function on [-bound, bound] by a series of `degree` in T_2
     (2*degree in x).
     """
-    fit = fitting.remez(_fold(even, bound), (-1.0, 1.0), degree)
+
+    def fold(t: Array) -> Array:  # of t = T_2(x / bound)
+        return even(bound * np.sqrt(np.maximum(0.0, 0.5 * (t + 1.0))))
+
+    fit = fitting.remez(fold, (-1.0, 1.0), degree)
     domain = (-bound, bound)
     return EvenSpec(function, interval, domain, fit.error, False, slope * half_width(domain), fit.floats)
 
@@ -150,11 +154,6 @@ def least_degree(
     if (best := measure(spec)) > error:
         raise unreachable(function, interval, error, best, max_depth)
     return spec
-
-
-def _fold(even: Function, bound: float) -> Function:
-    """The even function of x as a function of t = T_2(x / bound)."""
-    return lambda t: even(bound * np.sqrt(np.maximum(0.0, 0.5 * (t + 1.0))))
 
 
 # What retrained models have in place of exp, 1/x and 1/sqrt(x): Powerformer's BPmax, softmax_j ~ (x_j + c)^p

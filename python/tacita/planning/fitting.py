@@ -39,8 +39,7 @@ class Accuracy:
     whose means are next to the smallest have it. activation, tanh: absolute.
     limit: of each exponential of MOAI's form, relative to the largest. relu: root mean square over the
     calibrated inputs, relative to half their interval; chosen so that the probabilities of DASHformer move by
-    0.02 at most. It moves them by 0.011 on the 200 sequences that calibrate and by 0.014 on the 800 others
-    (`python -m bench dashformer-functions`, with and without --chosen-on).
+    0.02 at most (`python -m bench dashformer-functions`).
     relu2: root mean square over the calibrated inputs, relative to that of the results.
     choice: absolute, of a comparison that is 0 or 1: 142 of them in a product leave 1e-10 of `smooth_spec`.
     """

@@ -30,7 +30,6 @@ from tacita.planning.calibrate.temper import tempered
 from tacita.planning.circuit import Built, build_circuit, model_info, with_fused_norms
 from tacita.planning.fitting import Accuracy, fit_circuit
 from tacita.planning.place.circuit import Placed, place_circuit
-from tacita.planning.request import PlanRequest
 from tacita.planning.survey import Subject
 from tacita.planning.trial import Trial, is_coarse, stated_error, try_circuit
 from tacita.plans.commitment import commit
@@ -62,7 +61,9 @@ def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
     """Plans with the rounds of softmax that scores ask for. Where noise makes answers coarse, a plan with a
     round more in each is taken if it shows finer ones for at most MOST_SECONDS; where noise leaves none to
     show, at any price."""
-    shape = _shape_on(ring, subject.request, scheme)
+    shape = first_shape(scheme, ring.slots, subject.request.tokens, subject.request.packing)  # with one lane
+    for option in subject.request.options:
+        shape = option.shape(shape)
     try:
         plan, coarse = _plan_of(ring, subject, scheme, shape, subject.survey(shape))
     except NoiseError:
@@ -104,16 +105,12 @@ def _plan_of(
     phases.enter("place", label)
     built, placed = with_fused_norms(built, place_circuit(built.circuit, ring, prices, phases.part))
     trial = try_circuit(subject, built, placed, survey.answers)
-    plan = _readable(_stated(subject, scheme, survey, built, placed, trial))
+    plan = _stated(subject, scheme, survey, built, placed, trial)
+    try:
+        plan = parse(plan.to_text(), plan.model.name, plan.salt)  # as who reads its file will have it
+    except FileError as error:
+        raise PlanError(str(error), hint="the model's values or labels do not fit into a plan") from error
     return plan, is_coarse(plan, trial)
-
-
-def _shape_on(ring: ParameterInfo, request: PlanRequest, scheme: str) -> Shape:
-    """Returns the shape with a single lane."""
-    shape = first_shape(scheme, ring.slots, request.tokens, request.packing)
-    for option in request.options:
-        shape = option.shape(shape)
-    return shape
 
 
 def _specs_of(survey: Survey, subject: Subject, shape: Shape) -> CircuitSpecs:
@@ -184,11 +181,3 @@ def _prediction(
         bytes=sizes,
         stage_bytes=placed.stage_bytes,
     )
-
-
-def _readable(plan: Plan) -> Plan:
-    """The plan, as who reads its file will have it. Raises PlanError for one that no reader would accept."""
-    try:
-        return parse(plan.to_text(), plan.model.name, plan.salt)
-    except FileError as error:
-        raise PlanError(str(error), hint="the model's values or labels do not fit into a plan") from error

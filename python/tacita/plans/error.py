@@ -4,13 +4,11 @@ on.
     at most 0.0052 for 99 of 100 texts (from 98 texts)
     at most 0.0061 for 99.8 of 100 texts (from 98 texts)    # of a batch
 
-The largest error of 98 texts is no such bound: with probability 0.63 more than one text in a hundred exceeds
-it. So the tail is extended. The largest fifth, or the 20 largest, are taken to lie exponentially above the
-next one, with the mean excess that they have at most by 95 % confidence. The bound is where one of a hundred
-is left, of a batch one of five hundred, or the largest error that was seen where that is more: who asks
-hundreds of texts at once looks at no answer by itself. Errors with a normal distribution end sooner and are
-overestimated by a fifth; `python -m bench noise-margins` counts how many of 1,000 texts exceed the bound,
-`python -m bench silent-errors` how many of 2,000 in batches.
+The largest error of 98 texts is no such bound, so the tail is extended. The largest fifth, or the 20 largest,
+are taken to lie exponentially above the next one, with the mean excess that they have at most by 95 %
+confidence. The bound is where one of a hundred is left, of a batch one of five hundred, or the largest error
+that was seen where that is more. `python -m bench noise-margins` counts how many of 1,000 texts exceed it,
+`python -m bench silent-errors` how many of 2,000 in batches (docs/decisions/0039).
 """
 
 from __future__ import annotations

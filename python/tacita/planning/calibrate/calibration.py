@@ -21,15 +21,9 @@ from tacita.limits import Above, Each, Range, Size, Span
 from tacita.packings.specs import ATTENTION, FUNCTION, NORM, of_kind
 from tacita.plans.json_fields import from_json, to_json
 
-# Published numbers are rounded outwards to 8 bits of mantissa: wide enough for what was measured, and no
-# exact copy of it.
-#
-# An interval of calibration is a deterministic function of weights and sentences. In full precision one of
-# them tells a checkpoint, and each is an equation on its weights; the extremes over an operator's own
-# sentences tell these. With 8 bits an interval grows by 2^-7 of its ends at most, which no approximation
-# notices. It stays a fingerprint for somebody who holds candidates: some hundred values of 8 bits tell any
-# two checkpoints apart (docs/threat-model.md). Numbers that bound nothing, such as the coefficients of a row
-# estimate, go to the nearest such number.
+# Published numbers are rounded outwards to 8 bits of mantissa, by 2^-7 of an interval's ends at most: no
+# exact copy of what was measured, which would be an equation on the weights (docs/threat-model.md). Numbers
+# that bound nothing, such as the coefficients of a row estimate, go to the nearest such number.
 
 BITS = 8  # of the mantissa, its leading one included
 
@@ -67,8 +61,7 @@ def round_outward(interval: Interval) -> Interval:
 
 def share(value: float) -> float:
     """The half power of two nearest to a share (by its logarithm), in 8 bits; 0 for one below 2^-14. To
-    weight a fit it serves as well as the share itself: DASHformer's probabilities move by 0.014 with either,
-    by 0.017 with whole powers."""
+    weight a fit it serves as well as the share itself."""
     return nearest(2.0 ** (0.5 * round(2.0 * math.log2(value)))) if value >= 2.0**-14 else 0.0
 
 

@@ -8,9 +8,8 @@ half-width, where a bootstrap of its ciphertext no longer holds and every other 
 spoiled too (docs/threat-model/ciphertexts.md, "Common fate").
 
 A batch needs texts far outside to be rarer than the texts at hand can show by a count. So the tails of those
-held out are extended, as `plans.error` does, and softmax gets room where they reach too far. Tails of folds
-say too much: 193 sentences fit other row estimates than four fifths of them do, and by the tails three of
-four requests would be spoiled, where none of 872 other texts is far outside (docs/decisions/0121).
+held out are extended, as `plans.error` does, and softmax gets room where they reach too far; tails of folds
+say too much (docs/decisions/0121).
 """
 
 from __future__ import annotations

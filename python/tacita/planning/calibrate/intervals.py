@@ -31,10 +31,8 @@ from tacita.planning.calibrate.calibration import (
 # reference's names.
 #
 # Sums of exponentials and unnormalised contexts are kept as logarithms, so that any shift can be applied
-# afterwards and scores of any size do not overflow. Means over the real keys are kept beside the sums: a
-# client that encrypts 1/n instead of 1 in the mask makes the circuit see means, whose range does not grow
-# with the lengths of the texts. Samples are kept apart, so that some can make the intervals and others test
-# them.
+# afterwards and scores of any size do not overflow. Means over the real keys are kept beside the sums: of a
+# mask with 1/n instead of 1. Samples are kept apart, so that some make the intervals and others test them.
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]

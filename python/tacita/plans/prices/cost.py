@@ -23,7 +23,7 @@ from tacita.errors import PlanError
 
 Counts: TypeAlias = Mapping[tuple[str, int, str], int]
 # For tables that have not measured them: complex bootstraps for one, and how many more for each level of its
-# operands, as on an AMD EPYC with two threads (decision 23).
+# operands (decision 23).
 COEFFICIENTS = {
     "to_coefficients": (0.12, 0.0),
     "coefficient_product": (1e-5, 0.0),

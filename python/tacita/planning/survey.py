@@ -133,24 +133,17 @@ class Subject:
         return list(islice(chosen, 1 if self.request.quick else BATCHED))
 
     @property
-    def error_inputs(self) -> Iterator[Sample]:
-        """Inputs on which the error by approximations is predicted; none where an option leaves that to the
-        simulation."""
+    def error_inputs(self) -> tuple[Iterator[Sample], int]:
+        """Inputs on which the error by approximations is predicted, none where an option leaves that to the
+        simulation; and how many they are, those among them that do not fit."""
         if not all(option.by_approximations for option in self.request.options):
-            return iter(())
+            return iter(()), 0
+        most = QUICK if self.request.quick else TRIED
         if states := self.request.hidden_states:
-            return iter(_spread(states, self._most, len(self.request.texts or ())))
-        return _embedded(self.model, _spread(self._texts, self._most), self.request.tokens)
-
-    @property
-    def tried(self) -> int:
-        """How many inputs the error by approximations is predicted on, those among them that do not fit."""
-        states, texts = self.request.hidden_states, self.request.texts or ()
-        return len(_spread(states, self._most, len(texts)) if states else _spread(self._texts, self._most))
-
-    @property
-    def _most(self) -> int:
-        return QUICK if self.request.quick else TRIED
+            chosen = _spread(states, most, len(self.request.texts or ()))
+            return iter(chosen), len(chosen)
+        texts = _spread(self._texts, most)
+        return _embedded(self.model, texts, self.request.tokens), len(texts)
 
     @property
     def label(self) -> str:

@@ -113,9 +113,10 @@ def try_circuit(subject: Subject, built: Built, placed: Placed, answers: Answers
     phases.enter("predict", label)
     texts: list[TextError] = []
     errors = partial(approximation_errors, subject.model, built.model, built.specs, answers=answers)
-    for number, of_text in enumerate(in_threads(errors, subject.error_inputs, subject.processes), 1):
+    inputs, tried = subject.error_inputs
+    for number, of_text in enumerate(in_threads(errors, inputs, subject.processes), 1):
         texts += of_text
-        phases.part(number, subject.tried)
+        phases.part(number, tried)
     return Trial(simulation, bound, noise, decimals, tuple(texts))
 
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import lru_cache
@@ -217,18 +217,12 @@ def _parsed(text: bytes, log_n: int) -> Prices:
     if data["sha256"] != _digest(data["table"]):
         raise ValueError("the checksum does not match")
     prices, measured = Prices.from_json(data["table"]), date.fromisoformat(data["measured"])
-    if wrong := next(_faults(prices, log_n), None):
-        raise ValueError(wrong)
-    return replace(prices, origin=f"measured on this machine {measured.isoformat()}")
-
-
-def _faults(prices: Prices, log_n: int) -> Iterator[str]:
-    """What keeps a table from being used."""
     if (prices.log_n, prices.threads) != (log_n, threads()):
-        yield f"of N = 2^{prices.log_n!s:.8} and {prices.threads!s:.8} threads"
+        raise ValueError(f"of N = 2^{prices.log_n!s:.8} and {prices.threads!s:.8} threads")
     shipped = Prices.shipped(16)
     if shipped is not None and (missing := set(shipped.ms) - set(prices.ms)):
-        yield f"without a price of {min(missing)}"
+        raise ValueError(f"without a price of {min(missing)}")
+    return replace(prices, origin=f"measured on this machine {measured.isoformat()}")
 
 
 def _digest(table: Mapping[str, Any]) -> str:

@@ -224,9 +224,10 @@ def test_states_behind_texts_are_tried_where_they_were_held_out(monkeypatch: pyt
     states, texts = [tiny.inputs(MODEL, 16, 16, seed=seed) for seed in range(10)], sentences(3)
     request = PlanRequest(tokens=16, texts=texts, hidden_states=states)
     subject = Subject(MODEL, request, phases_of(lambda _: None, ["thor"]))
-    tried = [next(n for n, (rows, _) in enumerate(states) if rows is one) for one, _ in subject.error_inputs]
+    inputs, count = subject.error_inputs
+    tried = [next(n for n, (rows, _) in enumerate(states) if rows is one) for one, _ in inputs]
     assert [len(texts) + number for number in tried] == held_out(len(texts) + len(states))
-    assert subject.tried == len(tried) == 2
+    assert count == len(tried) == 2
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])

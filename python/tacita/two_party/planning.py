@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from tacita.blocks.base import Attention, FeedForward, Norm
 from tacita.blocks.shapes import Function
@@ -36,6 +39,8 @@ from tacita.two_party.program.program import MOST_TOKENS
 
 # documents are told apart by smaller differences than labels are: docs/decisions/0063
 DECIMALS, SCORE_DECIMALS, FINER = 3, 4, Formats(gelu=GELU_FORMS[-1])
+LOG_NORM = 24  # of a column of weights, as integers, that the engine multiplies: its `log_norm`
+ROWS = 256  # of a matrix, its columns' weights, that are measured at a time
 
 
 @within_doubles("plan of two parties")
@@ -44,8 +49,8 @@ def make_two_party_plan(
 ) -> TwoPartyPlan:
     """Calibrates a checkpoint and checks that its ranges fit the formats.
 
-    Raises CheckpointError (a retrained model, a range that does not fit), ShapeError (more tokens than
-    positions).
+    Raises CheckpointError (a retrained model, a range or weights that do not fit), ShapeError (more tokens
+    than positions).
     """
     require_ordinary(checkpoint.config)
     _require_tokens(checkpoint.config, request.tokens)
@@ -83,7 +88,31 @@ def make_two_party_plan(
         raise CheckpointError(
             f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats"
         ) from None
+    require_short_columns(plan, Weights(checkpoint.tensors))
     return plan
+
+
+def require_short_columns(plan: TwoPartyPlan, weights: Weights) -> None:
+    """Raises CheckpointError for weights that a session's product would refuse: a column of a norm above 2^24
+    as integers, 2^10 with the usual format, whose noise the shares could not hide. Reads all weights once."""
+    fraction, node = plan.formats.weight, ""
+    for number, step in enumerate(plan.program.steps):
+        node = step.parameters.get("name", node)
+        if step.op != "linear":
+            continue
+        maps, _ = plan.recorded.held[number]
+        assert isinstance(maps, tuple)  # or the step would be no linear map
+        for each in maps:
+            with np.errstate(over="ignore"):
+                parts = (np.rint(part * 2.0**fraction) for part in weights.parts((each,), ROWS))
+                norm = max(float(np.linalg.norm(part, axis=1).max()) for part in parts)
+            if norm > 2.0**LOG_NORM:
+                raise CheckpointError(
+                    f"{node}: a column of {each.name}.weight has norm 2^{math.log2(norm) - fraction:.1f}, "
+                    f"two parties multiply by up to 2^{LOG_NORM - fraction}",
+                    hint="plan it with fewer fraction bits of weights (`formats` of PlanRequest), or by a "
+                    "CKKS scheme",
+                )
 
 
 def require_ordinary(config: Config) -> None:

@@ -23,10 +23,12 @@ from tacita.plans.json_fields import canonical
 from tacita.schemes.base import silent
 from tacita.schemes.choose import choose_plan
 from tacita.schemes.registry import scheme_of
+from tacita.two_party.arithmetic.base import Formats
 from tacita.two_party.arithmetic.functions import NormLayout, norm_layout
 from tacita.two_party.plan.check import parse_plan
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
+from tacita.two_party.server import TwoPartyServer
 
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
 
@@ -84,6 +86,30 @@ def test_a_model_beyond_doubles_is_planned_or_refused_in_a_line(scheme: str, fac
     with pytest.raises((CheckpointError, FitError, PlanError)) as caught:
         choose_plan(sharp, request)
     assert "\n" not in str(caught.value)
+
+
+def lengthened(model: Checkpoint, norm: float) -> Checkpoint:
+    """The model with a column of the last feed-forward's inner weights of this norm, which nothing reads."""
+    (inner,) = (name for name in model.tensors if name.endswith("layer.1.intermediate.dense.weight"))
+    (outer,) = (name for name in model.tensors if name.endswith("layer.1.output.dense.weight"))
+    tensors = {**model.tensors, inner: model.tensors[inner].copy(), outer: model.tensors[outer].copy()}
+    tensors[inner][5] *= norm / np.linalg.norm(tensors[inner][5])
+    tensors[outer][:, 5] = 0.0
+    return from_tensors(model.config, tensors, model.tokenizer)
+
+
+def test_a_column_of_weights_that_no_product_takes_is_refused_before_a_text(plan: TwoPartyPlan) -> None:
+    """The engine would refuse it in the middle of one. With fewer fraction bits it is planned."""
+    inside, beyond = (lengthened(make_random_checkpoint(), norm) for norm in (1023.0, 2048.0))
+    text = r"layer1.feed_forward: a column of .*intermediate.dense.weight has norm 2\^11\.0, .* up to 2\^10"
+    request = PlanRequest(tokens=16, texts=TEXTS, scheme="bumblebee")
+    make_two_party_plan(inside, request)
+    with pytest.raises(CheckpointError, match=text):
+        make_two_party_plan(beyond, request)
+    with pytest.raises(CheckpointError, match=text):
+        TwoPartyServer(plan, beyond)
+    coarse = make_two_party_plan(beyond, replace(request, formats=Formats(weight=12)))
+    assert TwoPartyServer(coarse, beyond).plan == coarse
 
 
 WIDE = "layer0.feed_forward"

@@ -113,6 +113,12 @@ def test_a_client_refuses_a_search_that_fits_nothing(plan: TwoPartyPlan, paramet
         decode(encode(wrong_steps(plan.program, **parameters)))
 
 
+def test_a_client_refuses_a_search_whose_documents_have_no_labels(plan: TwoPartyPlan) -> None:
+    """The nearest are told by theirs, behind the whole protocol."""
+    with pytest.raises(FileError, match="nearest"):
+        decode(encode(replace(plan.program, labels=())))
+
+
 def test_what_no_search_has_is_refused(model: Checkpoint, plan: TwoPartyPlan) -> None:
     with pytest.raises(FileError, match="nearest"):
         check(replace(plan, nearest=COUNT))

@@ -203,6 +203,7 @@ class Program(Reading):
             yield "answer", self.task != NEXT or answer.shape == (1, self.vocab)
             named = self.vocab if self.task == WORDS else len(self.labels)
             yield "numbers of an answer", named in (0, answer.shape[1])
+            yield "nearest", not self.nearest or len(self.labels) == answer.shape[1]  # by which they are told
         failure = failure_log2(self.cost().responses)
         yield f"chance of a wrong answer 2^{failure:.1f}", failure <= MOST_FAILURE
 

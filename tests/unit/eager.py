@@ -13,7 +13,7 @@ from tacita.two_party.arithmetic.base import Bounds, Format, Formats
 from tacita.two_party.arithmetic.residues import Share, from_floats
 from tacita.two_party.model import ServerModel
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.program.cost import Cost, count
+from tacita.two_party.program.cost import Cost
 from tacita.two_party.program.recorder import RecordTensors, Register
 from tacita.two_party.program.run import Run, reveal, zeros
 from tacita.two_party.program.simulation import Simulation
@@ -101,7 +101,10 @@ def counting(formats: Formats, bounds: Bounds, *shapes: tuple[int, ...]) -> tupl
 def cost(ops: RecordTensors) -> Cost:
     """What the steps so far cost."""
     of = ops.tape.registers.__getitem__
-    return count(Pass(step, [*map(of, step.inputs)], [*map(of, step.outputs)], 1) for step in ops.tape.steps)
+    counted = Cost()
+    for step in ops.tape.steps:
+        counted.add(Pass(step, [*map(of, step.inputs)], [*map(of, step.outputs)], 1))
+    return counted
 
 
 def run_plan(plan: TwoPartyPlan, party: Party, x: np.ndarray, mask: Any = None, model: Any = None) -> Any:

@@ -23,7 +23,7 @@ from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.program import cost as two_party_failure
-from tacita.two_party.program.cost import Response, failure_log2
+from tacita.two_party.program.cost import failure_log2
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -67,13 +67,13 @@ def test_the_chances_that_the_threat_model_states(
     assert chance(sized(plan, layers, hidden, tokens)) == pytest.approx(stated, abs=0.06)
 
 
-def test_responses_say_how_many_products_they_sum(plan: TwoPartyPlan) -> None:
-    """A LayerNorm of 512 rows adds 48 ciphertexts of 16 columns into one response."""
+def test_responses_of_a_norm_are_counted(plan: TwoPartyPlan) -> None:
+    """A LayerNorm of 512 rows has 48 ciphertexts of 16 columns, whose squares are added into one response."""
     for rows, blocks in ((512, 48), (128, 12)):
         bounds = Bounds({}, {}, {"n": NormBounds(8.0, (0.05, 9.0), 2.0)})
         ops, x = counting(Formats(), bounds, (rows, 768))
         ops.norm(x, Norm("n", 768, 1e-12), "n")
-        assert cost(ops).responses[:2] == [Response(2, blocks), Response(2 * blocks, 3)]
+        assert cost(ops).responses == 2 + 2 * blocks
 
 
 def test_a_plan_that_would_often_fail_is_refused(plan: TwoPartyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,5 +95,5 @@ def test_estimate_and_serve_say_it(plan: TwoPartyPlan) -> None:
 
 
 def test_a_plan_without_a_response_never_fails_by_chance() -> None:
-    assert in_words(failure_log2([])) == "never"
+    assert in_words(failure_log2(0)) == "never"
     assert in_words(-46.04) == "with probability below 2^-46.0 a text"

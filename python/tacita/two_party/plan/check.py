@@ -17,7 +17,6 @@ from tacita.limits import Rules, limits_of, require, try_make
 from tacita.models.registry import FAMILIES, Config, nodes, shapes, unknown_option
 from tacita.models.registry import check as check_config
 from tacita.plans.json_fields import from_json
-from tacita.plans.options import PlanOption
 from tacita.texts.embedding import MAX_CLASSES, MAX_DOCUMENTS, MAX_HIDDEN, MAX_LAYERS, MAX_VOCAB
 from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.arithmetic.base import KINDS as FUNCTIONS
@@ -74,31 +73,6 @@ def check(plan: TwoPartyPlan) -> None:
     require(_rules(plan), "two-party plan", hint=REMAKE, broken="is out of range")
 
 
-class HiddenTable(PlanOption):
-    """The client looks words up in a table that it never gets."""
-
-    def stated(self, plan: TwoPartyPlan) -> bool:
-        return plan.embedding is not None
-
-    def check(self, plan: TwoPartyPlan) -> Rules:
-        # padded on its left, a text begins where its client alone knows
-        yield "hidden positions", not (plan.config.last_token and plan.config.position_table)
-        yield "embedding's entries", words_ring(plan) <= MOST_TABLE_RING
-
-
-class PublicBeginning(PlanOption):
-    """Before every prompt of a decoder stand tokens that are no secret."""
-
-    def stated(self, plan: TwoPartyPlan) -> bool:
-        return bool(plan.begin)
-
-    def check(self, plan: TwoPartyPlan) -> Rules:
-        yield "beginning", plan.config.last_token
-
-
-OPTIONS: list[PlanOption] = [PublicBeginning(), HiddenTable()]
-
-
 def _rules(plan: TwoPartyPlan) -> Rules:
     config, formats = plan.config, plan.formats
     yield from limits_of(plan)
@@ -118,9 +92,11 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     yield "nearest", not plan.nearest or (config.problem == SEARCH and plan.nearest < config.outputs)
     yield "embeddings", config.embeddings
     yield "embedding", (plan.embedding is not None) == (plan.embeddings == "hidden")
-    for option in OPTIONS:
-        if option.stated(plan):
-            yield from option.check(plan)
+    yield "beginning", config.last_token or not plan.begin
+    if plan.embedding is not None:
+        # padded on its left, a text begins where its client alone knows
+        yield "hidden positions", not (config.last_token and config.position_table)
+        yield "embedding's entries", words_ring(plan) <= MOST_TABLE_RING
     yield from _format_rules(formats)
     yield from _node_rules(plan)
     yield from _sum_rules(plan)

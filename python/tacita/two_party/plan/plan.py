@@ -116,11 +116,6 @@ class TwoPartyPlan(Header):
         """Estimates the bytes of one text, without the set-up of the session."""
         return int(self.program.cost().sent(link) / 8)
 
-    @property
-    def room(self) -> int:
-        """Tokens that a text may have, those of a public beginning included."""
-        return self.tokens + len(self.begin)
-
     @cached_property
     def recorded(self) -> Recorded:
         """The steps of both parties, which follow from the plan. Takes milliseconds."""

@@ -6,14 +6,14 @@ included; a sum of them, so good to a fifth. Small products fill a ciphertext on
 whole ones below are for. Bits of matrix products are the engine's own count.
 
 Only element-wise products can fail by chance: a coefficient of a response whose noise exceeds half a step
-spoils its ciphertext (`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). `responses` lists the
+spoils its ciphertext (`SlotRing::failure_log2` in `crates/bfv/src/slots/moduli.rs`). `responses` counts the
 ciphertexts that carry them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -22,13 +22,8 @@ from tacita.plans.commitment import LinkSpeed
 from tacita.two_party.arithmetic.masked import AT_ONCE
 from tacita.two_party.arithmetic.text_steps import count_ring, marks
 from tacita.two_party.program.sizes import Pass, Product, Value, passes, product_cost, sizes
-from tacita.two_party.program.steps import ENGINE, Step
+from tacita.two_party.program.steps import FORMS, Step
 
-FORMS = {
-    (called, theirs): (kind, ours)
-    for kind, (called, forms) in ENGINE.items()
-    for ours, theirs in forms.items()
-}
 # bits and squares an element, by form; GELU's bits as fitted to whole models, the others' as measured alone
 BUMPED = {
     "gelu": {"abs4": (800, 2), "abs8": (1030, 3)},
@@ -60,10 +55,8 @@ PLAIN_WIDTH = 49  # bits of the widest plaintext prime
 FEW = 4096
 FEW_NORM, FEW_NORM_STEP = 2000, 130  # bits an element, and for each power of two from deviation to bound
 FEW_NORM_TRANSFERS = 45
-SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = (
-    2,
-    19,
-)  # the second: more than a lattice product's, an element; as many bits
+# the second: more than a lattice product's, an element; as many bits
+SQUARE_TRANSFERS, FEW_SQUARE_TRANSFERS = 2, 19
 # of a search for the k largest, with the making of its transfers: bits a number for each bit of its ring, for
 # each of those in which three marks differ, and for a shared bit beside those of the ring that it enters
 BELOW, APART, ENTERED = 7.5, 9, 1.3
@@ -73,19 +66,12 @@ FEWER = 2700  # numbers: so few take up to three times the bits each, for fewer 
 DROPPED = 5  # fewer than the slack are the bits that are not sent
 
 
-@dataclass(frozen=True)
-class Response:
-    """So many ciphertexts, each the sum of so many products."""
-
-    count: int
-    terms: int
-
-
 @dataclass
 class Cost:
     """What one text costs, both directions together. nodes: in the order in which they begin.
 
     bits: sent, but for products. transfers: correlated ones used. multiplications: of weights with values.
+    responses: ciphertexts of products, number by number.
     numbers: that the client learns. search: of the bits those of looking for the largest; rounds: of that
     search, and of tiles. products: of matrices.
     """
@@ -93,7 +79,7 @@ class Cost:
     bits: float = 0.0
     transfers: int = 0
     multiplications: float = 0.0
-    responses: list[Response] = field(default_factory=list)
+    responses: int = 0
     nodes: list[str] = field(default_factory=list)
     numbers: int = 0
     search: float = 0.0
@@ -103,6 +89,12 @@ class Cost:
     def sent(self, link: LinkSpeed | None = None) -> float:
         """Returns the bits that are sent over a link, for which both choose windows of products."""
         return self.bits + sum(product_cost(each, link)[0] for each in self.products)
+
+    def add(self, each: Pass) -> None:
+        """Adds a step on registers of these sizes."""
+        if add := COUNTS.get(each.step.op):
+            for _ in range(each.count):
+                add(self, each.step, each.inputs, each.outputs)
 
     def wait(self, rounds: int) -> None:
         """Adds rounds beside those of the layers."""
@@ -120,29 +112,15 @@ def cost_of(
 ) -> Cost:
     """Counts what a run costs. entered: its input, (rows, columns). past: rows that are read already. hides:
     whether the input is looked up in a hidden table. Takes a millisecond. Raises FileError as `sizes`."""
-    values = {0: entered}
-
-    def walk() -> Iterator[Pass]:  # nothing is kept of a step that is counted
-        for each in passes(steps, entered, past, answer):
-            values.update(zip(each.step.outputs, each.outputs, strict=True))
-            yield each
-
-    cost = count(walk())
+    cost, values = Cost(), {0: entered}
+    for each in passes(steps, entered, past, answer):
+        values.update(zip(each.step.outputs, each.outputs, strict=True))
+        cost.add(each)
     if hides:
         cost.bits += 2.0 * (entered.ring + 5) * _whole(prod(entered.shape)) + 64 * prod(entered.shape)
-    rows, outputs = values.get(answer, entered).shape
+    rows, outputs = values[answer].shape
     cost.numbers = rows * outputs
     cost.bits += REVEALED * (rows - 1) * outputs  # a row alone is not worth counting
-    return cost
-
-
-def count(order: Iterable[Pass]) -> Cost:
-    """Counts what steps cost on registers of these sizes."""
-    cost = Cost()
-    for each in order:
-        if add := COUNTS.get(each.step.op):
-            for _ in range(each.count):
-                add(cost, each.step, each.inputs, each.outputs)
     return cost
 
 
@@ -214,7 +192,7 @@ def _times(cost: Cost, step: Step, read: Values, made: Values) -> None:
     primes = _primes(2 * p["ring"] - p["slack"])
     each = GATE[primes - 1] if factors == values else QUOTIENT
     cost.bits += each * _whole(values)
-    _respond(cost, primes * _ciphertexts(values), 2)
+    cost.responses += primes * _ciphertexts(values)
 
 
 def _short(cost: Cost, factors: int, values: int, p: Mapping[str, Any]) -> None:
@@ -230,7 +208,7 @@ def _softmax(cost: Cost, step: Step, read: Values, made: Values) -> None:
     values, rows = prod(read[0].shape), prod(read[0].shape[:-1])
     cost.bits += EXP * values + SOFTMAX_ROW * rows
     cost.transfers += TRANSFERS["score"] * values + INVERSE_TRANSFERS * rows * (rows <= FEW_INVERSES)
-    _respond(cost, EXPONENTIAL * _lattice(values), 1)
+    cost.responses += EXPONENTIAL * _lattice(values)
 
 
 def _function(cost: Cost, step: Step, read: Values, made: Values) -> None:
@@ -240,7 +218,7 @@ def _function(cost: Cost, step: Step, read: Values, made: Values) -> None:
     few = squares if count < FEW else 0
     cost.bits += bits * count
     cost.transfers += (transfers + FEW_SQUARE_TRANSFERS * few) * count
-    _respond(cost, squares * _lattice(count), 1)
+    cost.responses += squares * _lattice(count)
 
 
 def _prices(op: str, p: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -276,9 +254,7 @@ def _norm_at_once(cost: Cost, rows: int, size: int) -> None:
     row's value."""
     values = rows * size
     cost.bits += NORM * values + NORM_SLOT * _whole(values) + NORM_ROWS * _whole(rows)
-    blocks = -(-size // min(COEFFICIENTS // rows, size))
-    _respond(cost, NORM_PRIMES, blocks)
-    _respond(cost, NORM_PRIMES * blocks, 3)
+    cost.responses += NORM_PRIMES * (1 + -(-size // min(COEFFICIENTS // rows, size)))
 
 
 COUNTS: Mapping[str, Callable[[Cost, Step, Values, Values], None]] = {
@@ -293,10 +269,6 @@ COUNTS: Mapping[str, Callable[[Cost, Step, Values, Values], None]] = {
     "norm": _norm,
     "nearest": lambda cost, step, read, made: cost.look_for(made[0].shape[1], *2 * [made[0].ring]),
 }
-
-
-def _respond(cost: Cost, count: int, terms: int) -> None:
-    cost.responses.append(Response(count, terms))
 
 
 def likeliest_bits(count: int, ring: int, wide: int) -> float:
@@ -376,16 +348,15 @@ def over(cost: Cost, layers: int, link: LinkSpeed | None) -> float:
 
 # How likely a two-party plan makes a wrong answer by chance, whatever the text.
 #
-# Counts the coefficients of all responses of one text (`cost_of`), each at the engine's
-# bound, so the figure is an upper bound. The engine sums the exact ones as it goes; a test compares the two.
+# Counts the coefficients of all responses of one text (`cost_of`), each at the engine's bound, so the figure
+# is an upper bound. The engine sums the exact ones as it goes; a test compares the two.
 
 # log2 for one coefficient of a response; a test holds it to the engine's
 COEFFICIENT = -77.9
 MOST_FAILURE = -32.0  # log2 for one text, above which a plan is refused
 
 
-def failure_log2(responses: Iterable[Response]) -> float:
+def failure_log2(responses: int) -> float:
     """Returns log2 of a bound for the probability that chance alone spoils the answer to one text; -inf where
     nothing can fail."""
-    count = sum(r.count for r in responses)
-    return math.log2(count * COEFFICIENTS) + COEFFICIENT if count else -math.inf
+    return math.log2(responses * COEFFICIENTS) + COEFFICIENT if responses else -math.inf

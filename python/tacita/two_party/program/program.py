@@ -42,13 +42,20 @@ MOST_REGISTERS, MOST_STEPS = 1 << 16, 1 << 16
 
 
 class Header:
-    """What holds of the answers of two parties, whatever the model. Whoever has `decimals` has these, by the
+    """What holds of the answers of two parties, whatever the model. Whoever has the fields has these, by the
     names that plans of every scheme have for them."""
 
     scheme: ClassVar[str] = BUMBLEBEE
     batch: ClassVar[int] = 1
     backwards: ClassVar[bool] = False  # no row is laid in slots
     decimals: int
+    tokens: int
+    begin: tuple[int, ...]
+
+    @property
+    def room(self) -> int:
+        """Tokens that a text may have, those of a public beginning included."""
+        return self.tokens + len(self.begin)
 
     @property
     def privacy(self) -> str:
@@ -115,11 +122,6 @@ class Program(Reading):
         return f"Program({self.name[:80]!r}, tokens={self.tokens}, {len(self.steps)} steps)"
 
     @property
-    def room(self) -> int:
-        """Tokens that a text may have, those of a public beginning included."""
-        return self.tokens + len(self.begin)
-
-    @property
     def vocab(self) -> int:
         """Words that a tokenizer tells apart."""
         return self.front.vocab
@@ -181,11 +183,9 @@ class Program(Reading):
         # padded on its left, a text begins at a place that only its client knows
         yield "hidden positions", not (self.hides and front.last_token and front.position_table)
         yield "ends", all(0 <= token < front.vocab for token in self.ends)
-        yield "formats", all(1 <= f.ring <= 64 and 0 <= f.fraction < f.ring for f in self._formats())
+        formats = self.entered, self.answered
+        yield "formats", all(1 <= f.ring <= 64 and 0 <= f.fraction < f.ring for f in formats)
         yield from self._step_rules()
-
-    def _formats(self) -> tuple[Format, Format]:
-        return self.entered, self.answered
 
     def _step_rules(self) -> Rules:
         yield "steps", len(self.steps) <= MOST_STEPS

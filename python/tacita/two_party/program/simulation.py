@@ -19,11 +19,10 @@ from tacita.two_party.arithmetic import functions
 from tacita.two_party.arithmetic.base import POWER, Array, Fixed, Integers, encode, matmul, rounded
 from tacita.two_party.arithmetic.residues import WORD, Words, from_floats
 from tacita.two_party.arithmetic.text_steps import none_of
-from tacita.two_party.program.cost import FORMS
 from tacita.two_party.program.program import Program
 from tacita.two_party.program.run import Model, Past, Run
 from tacita.two_party.program.sizes import Value
-from tacita.two_party.program.steps import Step
+from tacita.two_party.program.steps import FORMS, Step
 
 SUMS = ("add", "linear", "scale", "turn", "product", "times", "square")  # whose results may leave their ring
 

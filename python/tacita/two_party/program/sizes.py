@@ -21,7 +21,7 @@ from tacita import compiled
 from tacita.errors import FileError
 from tacita.plans.commitment import LinkSpeed
 from tacita.texts.embedding import MAX_DOCUMENTS
-from tacita.two_party.program.steps import ENGINE, HINT, Step, joins, last_reads
+from tacita.two_party.program.steps import FORMS, HINT, Step, joins, last_reads
 from tacita.two_party.program.tiles import tiles_of
 
 WORD = 64
@@ -32,15 +32,9 @@ MOST_TILES = 1 << 18  # of a run
 MOST_STEPS_OF_TILES = 16 * MOST_TILES  # that run, each as often as there are tiles
 MOST_GAP = 1 << 40
 LEAST_BOUND, MOST_BOUND = 1e-30, 1e30  # of what norms are told
-MOST_BASE, MOST_TURNED = (
-    1e9,
-    4096,
-)  # of rotary positions: base, and size of a head, for which angles are made
+# of rotary positions: base, and size of a head, for which angles are made
+MOST_BASE, MOST_TURNED = 1e9, 4096
 LEAST_CHOICE, MOST_CHOICE = 4, 40  # bits of numbers whose largest are looked for
-FORMS = {
-    called: [each for name, forms in ENGINE.values() if name == called for each in forms.values()]
-    for called, _ in ENGINE.values()
-}
 
 
 @dataclass(frozen=True)
@@ -178,7 +172,7 @@ def _same(op: str) -> Rule:
     def rule(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
         _need(x.ring == p["ring"] and p.get("fraction", 0) < x.ring, op)
         _need(0 <= p.get("range", 0) <= WORD and 0 <= p.get("slack", 0) < WORD, op)
-        _need(p.get("form") in FORMS.get(op, [None]), op)
+        _need("form" not in p or (op, p["form"]) in FORMS, op)
         return Value(x.shape, p.get("to", x.ring))
 
     return rule

@@ -45,6 +45,11 @@ ENGINE: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "gelu_tanh": ("gelu", {"abs4": "tanh4", "abs8": "tanh8"}),
     "silu": ("silu", {"abs4": "abs8", "abs8": "abs16"}),
 }
+FORMS = {  # the engine's name and form -> ours
+    (called, theirs): (kind, ours)
+    for kind, (called, forms) in ENGINE.items()
+    for ours, theirs in forms.items()
+}
 OPTIONAL = (int, type(None))
 BUMP = ("ring", "fraction", "to", "range")
 # `ring` are bits of what is there, `to` of what becomes of it, where both differ

@@ -103,7 +103,7 @@ def test_who_asks_for_the_part_and_does_not_read_it_holds_little_for_a_short_tim
 def test_a_full_server_says_so_and_goes_on_when_it_is_not(tmp_path: Path) -> None:
     with service(make_server(), tmp_path, SessionLimits(sessions=1)) as serving:
         with serving.client() as early, serving.client() as late:
-            handshake.ask(early._party)  # and then nothing: the place is taken
+            handshake.ask(early.party)  # and then nothing: the place is taken
             with pytest.raises(RefusedError, match=r"full \(1 session\)"):
                 late.classify(TEXTS[0])
             assert refused(serving) is Reason.FULL
@@ -116,7 +116,7 @@ def test_one_address_does_not_take_all_places_when_told_so(tmp_path: Path) -> No
         service(make_server(), tmp_path, SessionLimits(sessions=4, per_address=1)) as serving,
         serving.client() as early,
     ):
-        handshake.ask(early._party)
+        handshake.ask(early.party)
         assert refused(serving) is Reason.ADDRESS
 
 
@@ -125,11 +125,11 @@ def test_a_text_has_a_deadline_and_then_the_place_is_free(tmp_path: Path) -> Non
         service(make_server(handshake=600.0, text=SHORT), tmp_path, SessionLimits(sessions=1)) as serving,
         serving.client() as stalling,
     ):
-        handshake.ask(stalling._party)
+        handshake.ask(stalling.party)
         (session,) = serving.wait(len)
         assert (session.texts, session.ending) == (1, "too late")
         with serving.client() as other:
-            handshake.ask(other._party)  # admitted
+            handshake.ask(other.party)  # admitted
 
 
 def test_a_client_does_not_keep_its_place_between_texts(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_session_costs_few_threads_and_one_file(tmp_path: Path) -> None:
         answered(serving)  # which starts the threads that all sessions share
         before = counts()
         for _ in range(count):
-            handshake.ask(held.enter_context(serving.client())._party)
+            handshake.ask(held.enter_context(serving.client()).party)
         threads, files = (now - then for now, then in zip(counts(), before, strict=True))
     assert threads <= count * (
         2 + 2

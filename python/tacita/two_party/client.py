@@ -4,7 +4,7 @@ the server on texts of its own. It knows nothing of models."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -32,34 +32,22 @@ from tacita.two_party.writing import Writer
 
 
 class TwoPartyClient:
-    """One session. The party is closed by whoever made it.
+    """One session. party: its connection, which is closed by whoever made it.
 
-    part: what the server published. Every method raises PeerError when the server is gone, late or breaks the
-    protocol.
+    part: what the server published; plan: its program. Every method raises PeerError when the server is gone,
+    late or breaks the protocol.
     """
 
     def __init__(
         self, party: Party, cache: handshake.Cache, loaded: handshake.Loaded = lambda done, total: None
     ) -> None:
-        self._party = party
-        with talking("greeting"):
-            self.part: PublicPart = handshake.run_client(party, cache, loaded, self._time)
+        self.party = party
+        with engine.translated(PeerError, "greeting"):
+            self.part, self.round_trip = handshake.run_client(party, cache, loaded)
+        self.plan = self.part.plan
         self.entry: Entry = HiddenTable(self.part) if self.plan.hides else PublishedTables(self.part)
         self._ready = False
         self.ahead = Ahead(party.native, self.plan)
-
-    def _time(self, seconds: float) -> None:
-        self.round_trip = seconds
-
-    @property
-    def party(self) -> Party:
-        """The connection."""
-        return self._party
-
-    @property
-    def plan(self) -> Program:
-        """What the server published of the agreed plan."""
-        return self.part.plan
 
     def classify(self, text: Text, watch: Watch = lambda stage: None) -> Answer:
         """Runs the server's model on a text that it does not see. For a decoder see `GenerationClient`.
@@ -70,12 +58,12 @@ class TwoPartyClient:
         if plan.task == NEXT:
             raise InputError("classify: the model writes texts", hint="tacita.generate(model=client)")
         inputs, mask = self.entry.read(text)
-        with talking("classification"):
-            handshake.ask(self._party)
+        with engine.translated(PeerError, "classification"):
+            handshake.ask(self.party)
             self.set_up(watch)
-            run = Run(self._party.native, plan, mask, watch=watch, prepared=self.ahead.take())
-            share = run.answer(self.entry.share(self._party, inputs))
-            values = reveal(self._party.native, share, plan.answered)
+            run = Run(self.party.native, plan, mask, watch=watch, prepared=self.ahead.take())
+            share = run.answer(self.entry.share(self.party, inputs))
+            values = reveal(self.party.native, share, plan.answered)
             answer = judge_nearest(plan, values, real=int(mask.sum()))
         return replace(understood(plan, answer, self.part.front, text), privacy=plan.privacy)
 
@@ -83,11 +71,11 @@ class TwoPartyClient:
         """Chooses windows of products and look-ups of comparisons for a link, at both parties: fewer bytes on
         a slow one, fewer rounds on a long one, less work on a fast one. link: None for the named one that is
         nearest to the least of a few round trips. Without a call they are those of 100 Mbit/s and 10 ms."""
-        with talking("link"):
+        with engine.translated(PeerError, "link"):
             if link is None:
-                self.round_trip = handshake.least_round_trip(self._party, self.round_trip)
-            speed = handshake.send_speed(self._party, link or nearest_link(self.round_trip))
-            self._party.native.set_link(speed)
+                self.round_trip = handshake.least_round_trip(self.party, self.round_trip)
+            speed = handshake.send_speed(self.party, link or nearest_link(self.round_trip))
+            self.party.native.set_link(speed)
 
     def prepare(self, texts: int = 1, watch: Watch = lambda stage: None) -> int:
         """Prepares the products with weights of texts to come until so many have theirs, and returns how many
@@ -100,9 +88,9 @@ class TwoPartyClient:
     def prepare_map(self, watch: Watch = lambda stage: None) -> bool:
         """Prepares the next linear map of a text to come, so that a caller may stop in the middle of a text.
         Returns False where the server has prepared enough. Raises RefusedError."""
-        with talking("preparation"):
+        with engine.translated(PeerError, "preparation"):
             try:
-                handshake.ask(self._party, handshake.PREPARE)
+                handshake.ask(self.party, handshake.PREPARE)
             except RefusedError as error:
                 if error.reason == Reason.PREPARED:
                     return False
@@ -116,13 +104,13 @@ class TwoPartyClient:
         """Exchanges keys and correlations, once a session."""
         if not self._ready:
             watch("set-up")
-            self._party.set_up(self.plan.correlations)
+            self.party.set_up(self.plan.correlations)
         self._ready = True
 
     def end(self) -> None:
         """Says goodbye, so that the server turns to the next client at once."""
-        with talking("end"):
-            self._party.send(handshake.END)
+        with engine.translated(PeerError, "end"):
+            self.party.send(handshake.END)
 
 
 class Entry(Protocol):
@@ -192,13 +180,6 @@ def judge_nearest(plan: Program, values: Array, *, sound: bool = True, real: int
     return judge(plan, values, sound=sound, real=real)
 
 
-@contextmanager
-def talking(step: str) -> Iterator[None]:
-    """Turns the engine's errors into PeerError that names the step."""
-    with engine.translated(PeerError, step):
-        yield
-
-
 # A text that the server's model writes behind a prompt that the server does not see: the client learns the
 # tokens and not their logits, the server how many there are.
 #
@@ -259,7 +240,7 @@ class GenerationClient:
     def end(self) -> None:
         """Ends the text: the server turns to what the client asks next."""
         if self._left and self._writer:
-            with talking("generation"):
+            with engine.translated(PeerError, "generation"):
                 say(self._client.party, more=False)
         self._left = 0
 
@@ -284,7 +265,7 @@ class GenerationClient:
 
     def _token(self, inputs: Any, rows: int) -> int:
         client = self._client
-        with talking("generation"):
+        with engine.translated(PeerError, "generation"):
             writer = self._writer or self._request_text(rows)
             say(self._client.party, more=True)
             logits = writer.read(

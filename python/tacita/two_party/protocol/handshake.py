@@ -73,13 +73,10 @@ Loaded = Callable[[int, int], None]  # bytes received, bytes in all
 
 
 def run_client(
-    link: Link,
-    cache: Cache,
-    loaded: Loaded = lambda done, total: None,
-    timed: Callable[[float], None] = lambda seconds: None,
-) -> PublicPart:
-    """Makes the client's side of the handshake, up to the agreed plan. timed: called with the seconds of its
-    last round trip, at whose other end nothing is computed.
+    link: Link, cache: Cache, loaded: Loaded = lambda done, total: None
+) -> tuple[PublicPart, float]:
+    """Makes the client's side of the handshake, up to the agreed plan. Returns what the server published, and
+    the seconds of the last round trip, at whose other end nothing is computed.
 
     Raises PeerError, RefusedError, FileError (a part that fails its checks).
     """
@@ -102,13 +99,12 @@ def run_client(
         cache.put(digest, data)
     began = time.monotonic()
     link.send(bytes.fromhex(part.plan.hash))
-    agreed = link.receive(1) == AGREED
-    timed(time.monotonic() - began)
+    agreed, seconds = link.receive(1) == AGREED, time.monotonic() - began
     if not agreed:
         raise PeerError(
             "the server runs another plan than it announced", hint="it was changed meanwhile: try again"
         )
-    return part
+    return part, seconds
 
 
 def run_server(

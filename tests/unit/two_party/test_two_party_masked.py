@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
+from tacita.two_party.arithmetic.masked import MaskedProduct
 from tacita.two_party.arithmetic.residues import reduced
 from tacita.two_party.protocol.party import Party, pair
 
@@ -48,10 +48,10 @@ def test_rows_one_at_a_time_are_the_whole_product(ring: int, old: int) -> None:
 
     def work(party: Party, q: np.ndarray, k: np.ndarray, p: np.ndarray, v: np.ndarray) -> Any:
         q, k, p, v = (reduced(x, ring) for x in (q, k, p, v))
-        exchange, sizes = Exchange(party.native), {"group": GROUP, "rows": rows}
+        sizes = {"group": GROUP, "rows": rows}
         turned = np.swapaxes(k[:, :old], -1, -2)
-        first = MaskedProduct.prepare(exchange, turned, ring, **sizes, axis=-1)
-        second = MaskedProduct.prepare(exchange, v[:, :old], ring, **sizes, axis=-2)
+        first = MaskedProduct.prepare(party.native, turned, ring, **sizes, axis=-1)
+        second = MaskedProduct.prepare(party.native, v[:, :old], ring, **sizes, axis=-2)
         before, found = party.native.bytes_sent, []
         for i in range(rows):
             n = old + i + 1
@@ -95,7 +95,7 @@ def test_what_is_opened_is_uniform_and_new_for_each_row(ring: int) -> None:
     def work(party: Party, q: np.ndarray, k: np.ndarray) -> list[bytes]:
         watched = Watched(party.native)
         keys = reduced(np.ascontiguousarray(np.swapaxes(k, -1, -2)), ring)
-        ahead = MaskedProduct.prepare(Exchange(watched), keys, ring, group=1, rows=2, axis=-1)
+        ahead = MaskedProduct.prepare(watched, keys, ring, group=1, rows=2, axis=-1)
         for _ in range(2):
             ahead.times(reduced(q, ring), keys[..., :1])
         return watched.sent

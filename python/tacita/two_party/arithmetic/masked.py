@@ -1,7 +1,7 @@
 """Attention of one row at a time over keys and values that stay: its products prepared ahead.
 
-    scores = MaskedProduct.prepare(exchange, turned_keys, 38, group=3, rows=32, axis=-1)  # for 32 tokens
-    mix = MaskedProduct.prepare(exchange, values, 40, group=3, rows=32, axis=-2)
+    scores = MaskedProduct.prepare(party, turned_keys, 38, group=3, rows=32, axis=-1)  # for 32 tokens
+    mix = MaskedProduct.prepare(party, values, 40, group=3, rows=32, axis=-2)
     scores.times(query, new_key)  # for each of them: one opening
     mix.times(numerators, new_value)
 
@@ -27,43 +27,28 @@ BYTE = 8
 AT_ONCE = 32  # rows that are prepared together
 
 
-class Exchange:
-    """Opens shares to both parties, and multiplies shared matrices. party: the engine's `TwoParty`."""
-
-    def __init__(self, party: Any) -> None:
-        self._party, self.client = party, bool(party.is_client)
-
-    def open(self, shares: Sequence[Words], ring: int) -> list[Words]:
-        """Reveals the values to both parties, by one message each way of whole bytes a number. What is sent
-        is reduced first: the borrow of a difference would tell more of a share than its residue."""
-        flat, width = reduced(np.concatenate([each.ravel() for each in shares]), ring), -(-ring // BYTE)
-        self._party.send(np.ascontiguousarray(flat).view(np.uint8).reshape(-1, BYTE)[:, :width].tobytes())
-        received = np.frombuffer(self._party.receive(width * flat.size), np.uint8).reshape(-1, width)
-        theirs = np.zeros((flat.size, BYTE), np.uint8)
-        theirs[:, :width] = received
-        total, ends = (
-            reduced(flat + theirs.view(np.uint64).ravel(), ring),
-            np.cumsum([s.size for s in shares]),
-        )
-        return [part.reshape(s.shape) for part, s in zip(np.split(total, ends[:-1]), shares, strict=True)]
-
-    def product(self, left: Words, right: Words, ring: int) -> Words:
-        """Multiplies shares (groups, k, m) by (groups, m, n)."""
-        shape = (*left.shape, right.shape[-1])
-        x, y = np.ascontiguousarray(left), np.ascontiguousarray(right)
-        result: Words = self._party.share_times_share(x, y, shape, ring, opened=False)
-        return result
+def open_shares(party: Any, shares: Sequence[Words], ring: int) -> list[Words]:
+    """Opens the values to both parties, by one message each way of whole bytes a number. What is sent is
+    reduced first: the borrow of a difference would tell more of a share than its residue."""
+    flat, width = reduced(np.concatenate([each.ravel() for each in shares]), ring), -(-ring // BYTE)
+    party.send(np.ascontiguousarray(flat).view(np.uint8).reshape(-1, BYTE)[:, :width].tobytes())
+    theirs = np.zeros((flat.size, BYTE), np.uint8)
+    theirs[:, :width] = np.frombuffer(party.receive(width * flat.size), np.uint8).reshape(-1, width)
+    total = reduced(flat + theirs.view(np.uint64).ravel(), ring)
+    ends = np.cumsum([each.size for each in shares])[:-1]
+    return [part.reshape(s.shape) for part, s in zip(np.split(total, ends), shares, strict=True)]
 
 
 @dataclass
 class MaskedProduct:
     """Rows x (groups, p, m), one at a time, times Y (groups, m, n), of which each brings one slice more.
 
-    masks: shares of r, (groups, p, rows, m). known: shares of what Y was, and of the masks of its slices to
-    come. products: shares of r Y. axis: of Y, along which it grows: -1 for columns, -2 for rows.
+    party: the engine's `TwoParty`. masks: shares of r, (groups, p, rows, m). known: shares of what Y was, and
+    of the masks of its slices to come. products: shares of r Y. axis: of Y, along which it grows: -1 for
+    columns, -2 for rows.
     """
 
-    exchange: Exchange
+    party: Any
     masks: Words = field(repr=False)
     known: Words = field(repr=False)
     products: Words = field(repr=False)
@@ -73,9 +58,7 @@ class MaskedProduct:
     _opened: Words = field(init=False, repr=False)
 
     @staticmethod
-    def prepare(
-        exchange: Exchange, old: Words, ring: int, *, group: int, rows: int, axis: int
-    ) -> MaskedProduct:
+    def prepare(party: Any, old: Words, ring: int, *, group: int, rows: int, axis: int) -> MaskedProduct:
         """Multiplies masks for `rows` rows by Y before the rows are known. old: shares of Y as it is, modulo
         2^ring. group: rows p at a time. Costs one product of group * rows rows."""
         new = list(old.shape)
@@ -85,8 +68,9 @@ class MaskedProduct:
         masks = _random((groups, group, rows, inner), ring)
         if axis == -2:  # a row meets the slices up to its own
             masks *= np.tri(rows, inner, inner - rows, dtype=np.uint64)
-        products = exchange.product(masks.reshape(groups, group * rows, inner), slices, ring)
-        return MaskedProduct(exchange, masks, slices, products.reshape(*masks.shape[:-1], -1), ring, axis)
+        left, right = masks.reshape(groups, group * rows, inner), np.ascontiguousarray(slices)
+        products = party.share_times_share(left, right, (*left.shape, right.shape[-1]), ring, opened=False)
+        return MaskedProduct(party, masks, slices, products.reshape(*masks.shape[:-1], -1), ring, axis)
 
     def __post_init__(self) -> None:
         self._opened = np.zeros_like(self.known)
@@ -104,12 +88,12 @@ class MaskedProduct:
         there = first + number + 1
         at = _slice(self.axis, first + number)
         r = self.masks[:, :, number, : x.shape[-1]]
-        e, f = self.exchange.open([x - r, new - self.known[at]], self.ring)
+        e, f = open_shares(self.party, [x - r, new - self.known[at]], self.ring)
         self._opened[at] = f
         upto = (slice(None), slice(0, x.shape[-1]), slice(0, there if self.axis == -1 else None))
         public, secret = self._opened[upto], self.known[upto]
         total = self.products[:, :, number, upto[2]] + e @ secret + r @ public
-        return reduced(total + e @ public if self.exchange.client else total, self.ring)
+        return reduced(total + e @ public if self.party.is_client else total, self.ring)
 
 
 def _slice(axis: int, number: int) -> tuple[Any, ...]:

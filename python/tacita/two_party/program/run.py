@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacita.two_party.arithmetic.base import Array, Format, Integers
-from tacita.two_party.arithmetic.masked import Exchange, MaskedProduct
+from tacita.two_party.arithmetic.masked import MaskedProduct
 from tacita.two_party.arithmetic.residues import Share, Words, from_floats, reconstruct, reduced
 from tacita.two_party.arithmetic.rotary import turned_from
 from tacita.two_party.arithmetic.text_steps import nearest
@@ -78,7 +78,7 @@ class Prepared:
     def prepare(self, party: Any, program: Program, model: Model | None, past: Past, rows: int) -> None:
         """Prepares so many rows behind `past`, and drops what was left before of maps that have fewer. Costs
         what the products of all these rows do. Raises PeerError."""
-        values, exchange = program.sizes(1, past.rows), Exchange(party)
+        values = program.sizes(1, past.rows)
         self._single = True
         for number, step in enumerate(program.steps):
             if step.op == "linear" and not (number in self.linear and self.linear[number].left >= rows):
@@ -86,15 +86,11 @@ class Prepared:
                 self.prepare_map(party, number, sizes, step.parameters["ring"], model)
         for number, step in enumerate(program.steps):
             if step.op == "product" and past.rows and step.parameters["store"] is not None:
-                store, group = (
-                    past.stores[step.parameters["store"]],
-                    values[step.inputs[0]].shape[1],
-                )
+                store, group = past.stores[step.parameters["store"]], values[step.inputs[0]].shape[1]
                 old, axis = (np.swapaxes(store, 1, 2), -1) if step.parameters["transposed"] else (store, -2)
                 ring = values[step.outputs[0]].ring
-                self.products[number] = MaskedProduct.prepare(
-                    exchange, old, ring, group=group, rows=rows, axis=axis
-                )
+                how = {"group": group, "rows": rows, "axis": axis}
+                self.products[number] = MaskedProduct.prepare(party, old, ring, **how)
 
     def prepare_map(
         self, party: Any, number: int, shape: tuple[int, int, int], ring: int, model: Model | None

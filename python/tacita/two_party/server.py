@@ -78,17 +78,12 @@ class TwoPartyServer:
         weights = Weights(checkpoint.tensors)
         require_short_columns(plan, weights)
         self._model = ServerModel(plan.formats, weights, plan.recorded.held)
-        self._generations = (
-            GenerationSessions(plan.program, self._model, _prefix_share(plan, checkpoint))
-            if plan.task == NEXT
-            else None
-        )
+        self._generations: GenerationSessions | None = None
+        if plan.task == NEXT:
+            # this party's share of the public beginning, which it computes in floats
+            prefix = share_prefix(plan, prefix_rows(checkpoint, plan.begin).nodes) if plan.begin else Past()
+            self._generations = GenerationSessions(plan.program, self._model, prefix)
         self._publisher, self._idle = Publisher(plan, checkpoint, most), Idle()
-
-    @property
-    def public_bytes(self) -> int:
-        """Size of what every new client is sent once."""
-        return len(self._publisher.current().data)
 
     def session(
         self,
@@ -140,7 +135,8 @@ class TwoPartyServer:
         """Returns what answers the client's next request, and returns how many texts that were; None where it
         has none. Raises RefusedError."""
         party.limit(self.limits.resting if ahead.texts else self.limits.idle)
-        while (wish := self._wish(party)) in (LINK, ECHO) or (wish == PREPARE and self._has_enough(ahead)):
+        enough = ahead.texts >= self.limits.prepared
+        while (wish := self._wish(party)) in (LINK, ECHO) or (wish == PREPARE and enough):
             if wish == LINK:
                 party.native.set_link(handshake.receive_speed(party))
             elif wish == ECHO:
@@ -161,9 +157,6 @@ class TwoPartyServer:
         party.limit(self.limits.text)
         party.hold(self.limits.queue)
         return answer
-
-    def _has_enough(self, ahead: Ahead) -> bool:
-        return ahead.texts >= self.limits.prepared
 
     def _refusal(
         self, admission: Admission, publication: Publication, tokens: int = 0, *, new: bool
@@ -227,10 +220,3 @@ class TwoPartyServer:
         if publication.table is None:
             return zeros(self._program, rows)
         return party.native.lookup_served(publication.table, rows)
-
-
-def _prefix_share(plan: TwoPartyPlan, checkpoint: Checkpoint) -> Past:
-    """Returns this party's share of the plan's public beginning, which it computes in floats."""
-    if not plan.begin:
-        return Past()
-    return share_prefix(plan, prefix_rows(checkpoint, plan.begin).nodes)

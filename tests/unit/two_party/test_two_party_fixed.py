@@ -60,9 +60,10 @@ def test_the_chains_are_the_engines() -> None:
     found = {
         m[1]: _chain(m[2]) for m in re.finditer(r"pub const (\w+): Chain = Chain \{(.*?)\n\};", source, re.S)
     }
-    assert len(found) >= 11
-    for name, chain in found.items():
-        assert getattr(residues, name) == chain, name
+    ours = {name: chain for name, chain in vars(residues).items() if isinstance(chain, Chain)}
+    assert len(ours) >= 10
+    for name, chain in ours.items():
+        assert found[name] == chain, name
 
 
 def _chain(body: str) -> Chain:
@@ -110,14 +111,6 @@ def test_activations_are_within_their_stated_errors(
     found = functions.bumped(fixed, ring, 4, functions.BUMPS[kind][form])
     worst = np.abs(found.floats - FUNCTIONS[kind](x)).max()
     assert error / 8 < worst < error
-
-
-def test_squares_are_off_by_what_their_argument_is() -> None:
-    x = np.linspace(-9.0, 31.9, 10_001)
-    found = functions.relu_squared(Fixed(encode(x, 18), 18), 12).floats
-    off = np.abs(found - np.maximum(x, 0.0) ** 2)
-    assert (off <= np.maximum(x, 0.0) * 1.02 * 2.0**-12 + 2.0**-20).all()
-    assert not found[x < -0.001].any()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from typing import Any
 from tacita.evaluate.spill.pool import Codec, Handle, Pool
 from tacita.evaluate.spill.store import SpillStore
 from tacita.slots.base import Backend, Ct, Kind, Operands, Parts, Vector
-from tacita.slots.bootstraps import CoefficientMatrix
 from tacita.slots.linear import LinearPlan
 from tacita.slots.matrices import gather
 from tacita.slots.plain import check_kinds
@@ -58,6 +57,7 @@ class SpillingBackend:
     rotate = Operation()
     poly = Operation()
     relinearise = Operation()
+    coefficient_product = Operation()
 
     def __init__(
         self,
@@ -112,17 +112,6 @@ class SpillingBackend:
         self, cts: Sequence[Handle], kinds: Sequence[Kind], harmonics: Vector
     ) -> list[Handle]:
         return self._in_groups("bootstrap_through", cts, kinds, harmonics)
-
-    def coefficient_product(
-        self,
-        xs: Sequence[Handle],
-        matrix: CoefficientMatrix,
-        harmonics: Vector | None = None,
-        level: int | None = None,
-    ) -> list[Handle]:
-        """Multiplies as the contract says; operands and results of one product are in memory at once."""
-        handles: list[Handle] = self.call("coefficient_product", True, xs, matrix, harmonics, level)
-        return handles
 
     def _in_groups(
         self, name: str, cts: Sequence[Handle], kinds: Sequence[Kind], *arguments: Any

@@ -61,17 +61,6 @@ def coarse(x: Fixed, ring: int, bits: int, range_bits: int) -> Integers:
     return rescaled(x.values, Format(ring, x.fraction), 1.0, Format(range_bits + bits + 2, bits))
 
 
-def relu(x: Fixed) -> Fixed:
-    """Computes max(x, 0), exactly."""
-    return Fixed(np.maximum(x.values, 0), x.fraction)
-
-
-def relu_squared(x: Fixed, fraction: int) -> Fixed:
-    """Computes max(x, 0)^2 of x at `fraction` bits, with twice as many. Off by |x| 2^-fraction."""
-    low = relu(x).at(fraction).values
-    return Fixed(low * low, 2 * fraction)
-
-
 def bumped(x: Fixed, ring: int, range_bits: int, bump: Bump) -> Fixed:
     """Computes max(x, 0) - 1{|x| < limit} bump(|x|), with `FINE` fraction bits or those of x if fewer."""
     fraction = min(FINE, x.fraction)

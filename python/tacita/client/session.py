@@ -65,11 +65,33 @@ class Client:
     def keygen(
         self, progress: Callable[[Progress], None] = lambda _: None, *, keep_secret: bool = False
     ) -> None:
-        """Writes secret.key and evaluation.keys, replacing those of the folder. keep_secret: makes the
-        evaluation keys anew, with other errors, of the secret key that is there."""
-        insecure = self.allow_insecure
-        secret = load_secret(self.plan, self.work, allow_insecure=insecure) if keep_secret else None
-        generate_keys(self.plan, self.work, secret, allow_insecure=insecure, progress=progress)
+        """Writes secret.key (0600) and evaluation.keys, exactly the keys of the plan, streamed to disk, in
+        place of those of the folder. keep_secret: makes the evaluation keys anew, with other errors, of the
+        secret key that is there.
+
+        Both files appear together or not at all. Raises ResourceError before it starts when the disk is too
+        small.
+        """
+        plan, work, insecure = self.plan, self.work, self.allow_insecure
+        secret = load_secret(plan, work, allow_insecure=insecure) if keep_secret else None
+        params = engine.parameters(plan.parameters, allow_insecure=insecure)
+        require_disk(work.path, file_bytes(plan)["evaluation_keys"], "key generation")
+        began, predicted = time.monotonic(), plan.prediction.seconds.get("keygen", 0.0)
+
+        def report(done: int, total: int) -> None:
+            spent = time.monotonic() - began
+            remaining = spent * (total - done) / done if done else predicted
+            progress(Progress("evaluation keys", done, total, spent, remaining))
+
+        native, rotations = compiled.native, list(plan.rotations)
+        with ExitStack() as files:
+            path = secret or files.enter_context(replacing(work.secret_key, mode=0o600))
+            public = files.enter_context(replacing(work.evaluation_keys))
+            files.enter_context(engine.translated(FileError, "key generation"))
+            if isinstance(path, Path):
+                native.keygen(params, rotations, str(path), str(public), report, plan.coefficients)
+            else:
+                native.evaluation_keys(path, rotations, str(public), report, plan.coefficients)
 
     def encrypt(
         self, text: Text | None = None, *, hidden_states: Array | None = None, after: str = ""
@@ -190,40 +212,6 @@ def _encrypt(secret: SecretKey, vectors: Sequence[npt.NDArray[Any]], level: int)
 
 # The secret key's file: mode 0600, written here, read here, sent nowhere. A count of the answers that it has
 # decrypted is kept beside it.
-
-
-def generate_keys(
-    plan: Plan,
-    work: Workdir,
-    secret: SecretKey | None = None,
-    *,
-    allow_insecure: bool = False,
-    progress: Callable[[Progress], None] = lambda _: None,
-) -> None:
-    """Writes `secret.key` (0600) and `evaluation.keys`, exactly the keys of the plan, streamed to disk; of a
-    secret key that is given the evaluation keys alone.
-
-    Both files appear together or not at all. Raises ResourceError before it starts when the disk is too
-    small.
-    """
-    params = engine.parameters(plan.parameters, allow_insecure=allow_insecure)
-    require_disk(work.path, file_bytes(plan)["evaluation_keys"], "key generation")
-    began, predicted = time.monotonic(), plan.prediction.seconds.get("keygen", 0.0)
-
-    def report(done: int, total: int) -> None:
-        spent = time.monotonic() - began
-        remaining = spent * (total - done) / done if done else predicted
-        progress(Progress("evaluation keys", done, total, spent, remaining))
-
-    native, rotations = compiled.native, list(plan.rotations)
-    with ExitStack() as files:
-        path = secret or files.enter_context(replacing(work.secret_key, mode=0o600))
-        public = files.enter_context(replacing(work.evaluation_keys))
-        files.enter_context(engine.translated(FileError, "key generation"))
-        if isinstance(path, Path):
-            native.keygen(params, rotations, str(path), str(public), report, plan.coefficients)
-        else:
-            native.evaluation_keys(path, rotations, str(public), report, plan.coefficients)
 
 
 def load_secret(plan: Plan, work: Workdir, *, allow_insecure: bool = False) -> SecretKey:

@@ -112,7 +112,7 @@ def test_a_damaged_cache_is_fetched_again(fake: Fake, tmp_path: Path) -> None:
 
 def test_two_processes_make_one_key(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second waits for the first, and takes what it made."""
-    true, began, waited = session.generate_keys, threading.Event(), threading.Event()
+    true, began, waited = session.Client.keygen, threading.Event(), threading.Event()
 
     def generate(*a: Any, **how: Any) -> None:
         began.set()
@@ -123,7 +123,7 @@ def test_two_processes_make_one_key(fake: Fake, tmp_path: Path, monkeypatch: pyt
         if now.stage.startswith("another process"):
             waited.set()
 
-    monkeypatch.setattr(session, "generate_keys", generate)
+    monkeypatch.setattr(session.Client, "keygen", generate)
     with connected(fake, tmp_path / "data") as one, connected(fake, tmp_path / "data", progress=watch) as two:
         first = threading.Thread(target=one.classify, args=(TEXTS[0],))
         first.start()

@@ -167,8 +167,6 @@ class Arrival:
 
     def __init__(self, native: TwoPartyArrival) -> None:
         self._native = native
-        self.address = native.address
-        self.port = native.port
 
     def secure(self, within: float, timeout: float) -> Party:
         """Makes the TLS handshake, for a thread of the session's own. Sessions compute on threads that they
@@ -195,27 +193,20 @@ def share_threads(count: int) -> int:
 
 
 class Listener:
-    """Waits for clients. port: the real one where 0 was asked for. client_ca: who must have signed a client's
-    certificate."""
+    """Waits for clients."""
 
     def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        identity: Identity | None = None,
-        client_ca: Path | None = None,
-        insecure_plain: bool = False,
+        self, host: str, port: int, *, identity: Identity | None = None, insecure_plain: bool = False
     ) -> None:
-        ca, (certificate, key) = str(client_ca) if client_ca else None, _files(identity)
+        certificate, key = _files(identity)
         with engine.translated(PeerError, f"{host}:{port}"):
             self._native = compiled.native.TwoPartyListener(
-                host, port, certificate=certificate, key=key, client_ca=ca, insecure_plain=insecure_plain
+                host, port, certificate=certificate, key=key, insecure_plain=insecure_plain
             )
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Where it listens: the real port where 0 was asked for."""
         return self._native.port
 
     def next(self, wait: float) -> Arrival | None:

@@ -145,6 +145,14 @@ DAMAGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "a norm of infinity": (lambda d: first(d, "norm").update(bound=1e300), "norm that does not fit"),
     "a gap beyond words": (lambda d: first(d, "hide").update(gap=1 << 70), "hide that does not fit"),
+    "a fraction of fewer bits than none": (
+        lambda d: first(d, "gelu").update(fraction=-1),
+        "gelu that does not fit",
+    ),
+    "a result finer than its ring": (
+        lambda d: first(d, "tanh").update(finer=1 << 40),
+        "tanh that does not fit",
+    ),
     "a ring of no bits": (lambda d: first(d, "softmax").update(power=0), "softmax that does not fit"),
     "too many layers": (lambda d: d.update(layers=10**6), "layers 1000000"),
     "a name for a terminal": (lambda d: d["reading"].update(name="\x1b[2J"), "name is out of range"),

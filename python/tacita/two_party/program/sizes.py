@@ -170,7 +170,8 @@ def _same(op: str) -> Rule:
     """The rule of a step that keeps the shape and, where nothing else is said, the ring."""
 
     def rule(walk: Walk, p: Mapping[str, Any], x: Value) -> Value:
-        _need(x.ring == p["ring"] and p.get("fraction", 0) < x.ring, op)
+        _need(x.ring == p["ring"] and 0 <= p.get("fraction", 0) < x.ring, op)
+        _need(0 <= p.get("finer", 0) < p.get("to", x.ring), op)
         _need(0 <= p.get("range", 0) <= WORD and 0 <= p.get("slack", 0) < WORD, op)
         _need("form" not in p or (op, p["form"]) in FORMS, op)
         return Value(x.shape, p.get("to", x.ring))

@@ -176,7 +176,6 @@ def _read_text(store: SpillStore) -> Text | None:
         text = manifest.parsed(manifest_text, FORMAT, VERSION, Text)
         if not 1 <= len(text.states) <= 2:
             raise ValueError(f"{len(text.states)} states")
-        manifest.require_ours(text.files)
         store.adopt(text.files)
     except (FileError, *manifest.MALFORMED) as error:
         raise FileError(f"{store.folder}: not the rows of a text ({error!s:.200})", hint=ANEW) from error

@@ -133,7 +133,6 @@ def find(store: SpillStore, run: Run) -> ResumePoint | None:
         if (text := store.read_manifest(MAX_BYTES)) is None:
             return None
         point = manifest.parsed(text, FORMAT, VERSION, ResumePoint)
-        manifest.require_ours(point.files)
     except manifest.MALFORMED as error:
         raise FileError(f"{path}: not a whole resume point ({error})", hint="") from error
     if differing := [f.name for f in fields(Run) if getattr(point.run, f.name) != getattr(run, f.name)]:

@@ -105,8 +105,9 @@ def asking(
             place = Place(Path(folder), **options)
             with both_sides(plan, model, place) as sides:
                 yield _privately(plan, place, sides)
-    elif plan.kept:
-        yield cached_in_the_clear(plan, model, backend, texts)
+    elif plan.kept:  # one row a request
+        answers = row_by_row(plan, model, backend, texts=texts)
+        yield Reader(lambda each: answers([latest_row(plan, model, None, rows) for rows in each]))
     else:
         yield lambda texts: classify_batch_locally(plan, model, hidden_states=texts, backend=backend)
 
@@ -144,9 +145,3 @@ class Reader:
         for rows in self._reading.steps(texts):
             self._reading.take(self._step(rows))
         return self._reading.last
-
-
-def cached_in_the_clear(plan: Plan, model: Checkpoint, backend: str, texts: int = 1) -> Ask:
-    """Returns an `Ask` of so many texts that computes one row a request on the backend "plain" or "sim"."""
-    answers = row_by_row(plan, model, backend, texts=texts)
-    return Reader(lambda each: answers([latest_row(plan, model, None, rows) for rows in each]))

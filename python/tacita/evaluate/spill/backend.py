@@ -84,12 +84,10 @@ class SpillingBackend:
         return a if level == a.level else self.call("drop_to", True, a, level)
 
     def rotate_many(self, a: Handle, ks: Sequence[int]) -> list[Handle]:
-        """Rotates by each of `ks`, as the contract says."""
         handles: list[Handle] = self.call("rotate_many", True, a, ks, count=len(ks))
         return handles
 
     def linear(self, xs: Sequence[Handle], plan: LinearPlan) -> list[Handle]:
-        """Applies a linear map, as the contract says."""
         handles: list[Handle] = self.call("linear", True, xs, plan, count=plan.n_outputs)
         return handles
 

@@ -208,7 +208,8 @@ def stated(form: str, version: int, content: Any) -> str:
 
 
 def parsed(text: str, form: str, version: int, kind: type[T]) -> T:
-    """The content. Raises one of `MALFORMED` for a text that `stated` would not have written."""
+    """The content, whose `files` are those of a store. Raises one of `MALFORMED` for a text that `stated`
+    would not have written, or that names a file as no store does."""
     data = json.loads(text)
     if not isinstance(data, dict) or data.pop("format", None) != form:
         raise ValueError("another format")
@@ -216,11 +217,8 @@ def parsed(text: str, form: str, version: int, kind: type[T]) -> T:
         raise ValueError(f"version {stored_version!s:.20}, this program reads {version}")
     if data.pop("sha256", None) != hashlib.sha256(canonical(data)).hexdigest():
         raise ValueError("its checksum does not match")
-    content: T = from_json(kind, data)
-    return content
-
-
-def require_ours(files: Sequence[SpillFile]) -> None:
-    """Raises ValueError for a name that no store gives to a file."""
-    if odd := [file.name for file in files if not SPILL_NAME.fullmatch(file.name)]:
+    content: Any = from_json(kind, data)
+    if odd := [file.name for file in content.files if not SPILL_NAME.fullmatch(file.name)]:
         raise ValueError(f"names the file {odd[0]!r:.80}")
+    whole: T = content
+    return whole

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tacita.blocks.base import Attention, FeedForward, Norm
+from tacita.blocks.base import Attention, Dense, FeedForward, Norm
 from tacita.blocks.shapes import Function
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint
@@ -88,31 +88,40 @@ def make_two_party_plan(
         raise CheckpointError(
             f"{checkpoint.name}: {error}", hint="its values do not fit the two-party formats"
         ) from None
-    require_short_columns(plan, Weights(checkpoint.tensors))
+    require_fitting(plan, Weights(checkpoint.tensors))
     return plan
 
 
-def require_short_columns(plan: TwoPartyPlan, weights: Weights) -> None:
-    """Raises CheckpointError for weights that a session's product would refuse: a column of a norm above 2^24
-    as integers, 2^10 with the usual format, whose noise the shares could not hide. Reads all weights once."""
-    fraction, node = plan.formats.weight, ""
+def require_fitting(plan: TwoPartyPlan, weights: Weights) -> None:
+    """Raises CheckpointError for weights that no session would take, or take for others: a column of a norm
+    above 2^24 as integers, 2^10 with the usual format, whose noise shares could not hide; a norm's factors
+    beyond the plan's bound, which would wrap. Reads all weights once."""
+    node = ""
     for number, step in enumerate(plan.program.steps):
         node = step.parameters.get("name", node)
-        if step.op != "linear":
-            continue
-        maps, _ = plan.recorded.held[number]
-        assert isinstance(maps, tuple)  # or the step would be no linear map
-        for each in maps:
-            with np.errstate(over="ignore"):
-                parts = (np.rint(part * 2.0**fraction) for part in weights.parts((each,), ROWS))
-                norm = max(float(np.linalg.norm(part, axis=1).max()) for part in parts)
-            if norm > 2.0**LOG_NORM:
+        what, _ = plan.recorded.held.get(number, (None, None))
+        if isinstance(what, Norm):
+            largest, bound = float(np.abs(weights.norm(what)[0]).max()), step.parameters["gamma"]
+            if not largest < bound:
                 raise CheckpointError(
-                    f"{node}: a column of {each.name}.weight has norm 2^{math.log2(norm) - fraction:.1f}, "
-                    f"two parties multiply by up to 2^{LOG_NORM - fraction}",
-                    hint="plan it with fewer fraction bits of weights (`formats` of PlanRequest), or by a "
-                    "CKKS scheme",
+                    f"{node}: {what.name}.weight has factors up to {largest:.3g}, planned below {bound:.3g}",
+                    hint="the plan is of other weights: make it again",
                 )
+        elif isinstance(what, tuple):
+            for each in what:
+                _require_short(node, each, weights, plan.formats.weight)
+
+
+def _require_short(node: str, each: Dense, weights: Weights, fraction: int) -> None:
+    with np.errstate(over="ignore"):
+        parts = (np.rint(part * 2.0**fraction) for part in weights.parts((each,), ROWS))
+        norm = max(float(np.linalg.norm(part, axis=1).max()) for part in parts)
+    if norm > 2.0**LOG_NORM:
+        raise CheckpointError(
+            f"{node}: a column of {each.name}.weight has norm 2^{math.log2(norm) - fraction:.1f}, "
+            f"two parties multiply by up to 2^{LOG_NORM - fraction}",
+            hint="plan it with fewer fraction bits of weights (`formats` of PlanRequest), or by CKKS",
+        )
 
 
 def require_ordinary(config: Config) -> None:

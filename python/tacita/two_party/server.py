@@ -28,7 +28,7 @@ from tacita.two_party.limits import (
 )
 from tacita.two_party.model import ServerModel, share_prefix
 from tacita.two_party.plan.plan import TwoPartyPlan
-from tacita.two_party.planning import require_ordinary, require_short_columns
+from tacita.two_party.planning import require_fitting, require_ordinary
 from tacita.two_party.program.run import Ahead, Past, Run, Watch, zeros
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import CLASSIFY, ECHO, END, LINK, PREPARE, WRITE
@@ -57,7 +57,7 @@ class Served:
 
 class TwoPartyServer:
     """A model ready to serve. Raises CheckpointError when plan and checkpoint do not belong together, or for
-    weights that no product takes (`require_short_columns`).
+    weights that do not fit it (`require_fitting`).
 
     limits: default those of a link of 1 Gbit/s. most: texts of a hidden table's key, None for any number.
     """
@@ -76,7 +76,7 @@ class TwoPartyServer:
         self.limits = limits or limits_of(plan, bits_per_second=BITS_PER_SECOND)
         self._program = plan.program
         weights = Weights(checkpoint.tensors)
-        require_short_columns(plan, weights)
+        require_fitting(plan, weights)
         self._model = ServerModel(plan.formats, weights, plan.recorded.held)
         self._generations: GenerationSessions | None = None
         if plan.task == NEXT:

@@ -112,6 +112,15 @@ def test_a_column_of_weights_that_no_product_takes_is_refused_before_a_text(plan
     assert TwoPartyServer(coarse, beyond).plan == coarse
 
 
+def test_factors_of_a_norm_that_the_plan_has_no_room_for_are_refused(plan: TwoPartyPlan) -> None:
+    """A plan of a model that was trained on since: the engine would multiply by what is left of them."""
+    model = make_random_checkpoint()
+    (name,) = (name for name in model.tensors if name.endswith("layer.0.attention.output.LayerNorm.weight"))
+    tensors = {**model.tensors, name: 8.0 * model.tensors[name]}
+    with pytest.raises(CheckpointError, match=r"layer0.*LayerNorm.weight has factors up to 8.7.*below 2"):
+        TwoPartyServer(plan, from_tensors(model.config, tensors, model.tokenizer))
+
+
 WIDE = "layer0.feed_forward"
 
 

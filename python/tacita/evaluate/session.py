@@ -211,7 +211,9 @@ class Server:
             at_once=max(executor.AT_ONCE, self._at_once),
             reached=points if self.resume else lambda _: None,
         )
-        self.usage = _usage(be, begin)
+        pool, store = be.pool, be.pool.store
+        sizes = pool.peak, store.peak, store.bytes_written, store.bytes_read
+        self.usage = Usage(*(size / GB for size in sizes), resumed=begin)
         return out
 
     def _start(
@@ -261,8 +263,3 @@ class Server:
 def _packed(be: SpillingBackend, cts: Sequence[Handle], level: int) -> Iterator[bytes]:
     for ct in cts:
         yield be.pool.packed(be.drop_to(ct, level))
-
-
-def _usage(be: SpillingBackend, resumed: int) -> Usage:
-    pool, store = be.pool, be.pool.store
-    return Usage(pool.peak / GB, store.peak / GB, store.bytes_written / GB, store.bytes_read / GB, resumed)

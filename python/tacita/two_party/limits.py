@@ -17,7 +17,7 @@ from tacita.plans.commitment import LINKS, LinkSpeed
 from tacita.plans.presets import answers_within, spare_bits
 from tacita.texts.embedding import WORDS
 from tacita.two_party.arithmetic.base import encode as integers
-from tacita.two_party.plan.plan import TwoPartyPlan, words_ring
+from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import encrypt_table
 from tacita.two_party.protocol.public_part import encode, public_part
 from tacita.two_party.protocol.refusal import Reason, Refusal
@@ -207,10 +207,9 @@ class Publisher:
             return refusal
 
     def _make(self) -> Publication:
-        if self._plan.embedding is None:
-            return Publication(encode(public_part(self._plan.program, self._checkpoint)))
-        values = integers(self._checkpoint.tensors[WORDS], self._plan.formats.table)
-        table = encrypt_table(values, words_ring(self._plan))
-        return Publication(
-            encode(public_part(self._plan.program, self._checkpoint, table.message())), table, self._most
-        )
+        plan, checkpoint = self._plan, self._checkpoint
+        if plan.embedding is None:
+            return Publication(encode(public_part(plan.program, checkpoint)))
+        values = integers(checkpoint.tensors[WORDS], plan.formats.table)
+        table = encrypt_table(values, plan.formats.table_ring(plan.embedding))
+        return Publication(encode(public_part(plan.program, checkpoint, table.message())), table, self._most)

@@ -34,7 +34,7 @@ from tacita.two_party.arithmetic.base import (
     range_bits,
 )
 from tacita.two_party.arithmetic.functions import norm_layout
-from tacita.two_party.plan.plan import FORMAT, REMAKE, VERSION, TwoPartyPlan, words_ring
+from tacita.two_party.plan.plan import FORMAT, REMAKE, VERSION, TwoPartyPlan
 from tacita.two_party.program.cost import FEW, MOST_FAILURE, failure_log2
 from tacita.two_party.program.program import header_rules
 
@@ -96,7 +96,7 @@ def _rules(plan: TwoPartyPlan) -> Rules:
     if plan.embedding is not None:
         # padded on its left, a text begins where its client alone knows
         yield "hidden positions", not (config.last_token and config.position_table)
-        yield "embedding's entries", words_ring(plan) <= MOST_TABLE_RING
+        yield "embedding's entries", formats.table_ring(plan.embedding) <= MOST_TABLE_RING
     yield from _format_rules(formats)
     yield from _node_rules(plan)
     yield from _sum_rules(plan)

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 from tacita.bar import plan_card
 from tacita.blocks.tensors import Operations, T, TensorBlocks, W
-from tacita.errors import PlanError
 from tacita.extras import AT_DEFAULT
 from tacita.limits import Above, OneOf, Range, Size
 from tacita.models.registry import forward, front
@@ -75,11 +74,6 @@ class TwoPartyPlan(Header):
     def hidden(self) -> int:
         """Width of the model's hidden states."""
         return int(self.config.hidden)
-
-    @property
-    def word_size(self) -> int:
-        """Features of a row of the word table, which some models map to their hidden states."""
-        return int(getattr(self.config, "embedding_size", 0) or self.config.hidden)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -162,8 +156,12 @@ def _record(plan: TwoPartyPlan) -> Recorded:
     writes, config, formats = plan.task == NEXT, plan.config, plan.formats
     tokens = plan.room if writes else plan.tokens
     ops = RecordTensors(formats, plan.bounds, tokens, writes=writes, nearest=plan.nearest)
-    looked_up = Format(words_ring(plan), formats.table) if plan.embedding else None
-    x = ops.input((plan.tokens, plan.word_size if looked_up else plan.hidden), looked_up)
+    width = plan.hidden
+    looked_up: Format | None = None
+    if plan.embedding:  # rows of the word table, which some models map to their hidden states
+        width = int(getattr(config, "embedding_size", 0) or plan.hidden)
+        looked_up = Format(formats.table_ring(plan.embedding), formats.table)
+    x = ops.input((plan.tokens, width), looked_up)
     exact = plan.run(ops, x)
     result = ops.answer(exact, plan.answer)
     whole = {exact.number, result.number} | ({0} if looked_up else set())
@@ -191,11 +189,3 @@ def _record(plan: TwoPartyPlan) -> Recorded:
         front=FrontConfig.of(config),
     )
     return Recorded(program, replace(program, result=exact.number, answered=exact.format), ops.held)
-
-
-def words_ring(plan: TwoPartyPlan) -> int:
-    """Returns the bits in which rows of a hidden word table are shared. Raises PlanError for a plan that
-    publishes it."""
-    if plan.embedding is None:
-        raise PlanError("two-party plan: its embedding is published", hint="there is nothing to look up")
-    return plan.formats.table_ring(plan.embedding)

@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     from tacita._native import TableServer
 
 
-HANDSHAKE = 10.0  # seconds from the connection to the choice of a plan, TLS included
 LOADING = 1e-6  # seconds a byte of the public part, in addition: 8 Mbit/s, whatever the link is said to be
-IDLE = 30.0  # seconds between two texts
-RESTING = 600.0  # where one is prepared; a service's limit of silence is shorter
 QUIET = 10.0  # seconds that a map to be prepared waits for texts of other sessions
 PREPARED, PREPARED_BYTES = 4, 1 << 28  # texts that are prepared of a session; bytes of the server's shares
-FAREWELL = 2.0  # seconds for the last bytes to leave
 FLOOR, FACTOR = 60.0, 10.0  # seconds of a text: a floor, and a multiple of the estimate
 HANDSHAKE_QUEUE = 1 << 20  # bytes that may wait before a plan is agreed: a chunk of the public part
 LEAST_QUEUE = 16_000_000  # bytes that may wait later: the set-up of a session and a half more
@@ -49,11 +45,11 @@ class Limits:
 
     text: float
     queue: int
-    handshake: float = HANDSHAKE
+    handshake: float = 10.0  # from the connection to the choice of a plan, TLS included
     loading: float = LOADING
-    idle: float = IDLE
-    farewell: float = FAREWELL
-    resting: float = RESTING
+    idle: float = 30.0  # between two texts
+    farewell: float = 2.0  # for the last bytes to leave
+    resting: float = 600.0  # between two texts, one prepared; a service's limit of silence is shorter
     prepared: int = PREPARED
 
     def part(self, size: int) -> float:

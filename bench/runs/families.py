@@ -14,12 +14,18 @@ document (of its first 1,000, embedded by the float model), and `same_ten` the s
 
 `sim` is scheme thor with the engine's noise, `ckks` the same encrypted at 128 bits; `fixed` the integers of
 two parties in one process, `shares` both over the loopback. Texts over `--tokens` are left out.
+
+With `--json F`, answers in the clear are kept in rows beside that file, a model's in `F.1.rows` and the next
+one's in `F.2.rows`, until all models are there: the same command goes on where it was cut off.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -33,19 +39,22 @@ from bench.options import Lines, Packing, lines_of, markdown
 from bench.runs.harness import Group, Machine, Ran, alike, ask, cosine, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import write_report
+from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
+from tacita.cli.console import STDOUT, progress, write_report
 from tacita.cli.options import Json, option
-from tacita.client import Answer
 from tacita.errors import InputError, TacitaError
 from tacita.evaluate.keyring import fixed_bytes
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.plans.answers import rounded
+from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
+from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
-from tacita.schemes.base import AnyPlan
+from tacita.schemes.base import CLEAR, AnyPlan, Place
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
+from tacita.settings import PlanOptions
 from tacita.texts.embed import MASKS
 from tacita.texts.task import WORDS
 
@@ -98,16 +107,20 @@ def families(
     if backend not in BACKENDS:
         raise InputError(f"bench families: backend {backend!r:.40}", hint=", ".join(BACKENDS))
     how = How(backend, inputs, calibration, tokens, texts, documents, packing, functions)
+    file = None if json == STDOUT else json
+    beside = [file and file.with_name(f"{file.name}.{place}") for place, _ in enumerate(models, 1)]
     rows: Any = []
 
     def cells() -> Iterator[list[str]]:
-        for folder in models:
-            rows.append(_row(folder, how))
+        for folder, place in zip(models, beside, strict=True):
+            rows.append(_row(folder, how, place))
             write_report(json, rows)
             yield _cells(rows[-1])
 
     for line in markdown((*COLUMNS, *COSTS), cells()):
         print(line, flush=True)
+    for place in beside:
+        Journal.beside(place, "").remove()
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -117,41 +130,107 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [f"{v:.3g}" if isinstance(v, float) else str(v) for v in map(row.get, (*COLUMNS, *COSTS))]
 
 
-def _row(folder: Path, how: How) -> dict[str, Any]:
-    """A refusal is a result too."""
+def _row(folder: Path, how: How, place: Path | None) -> dict[str, Any]:
+    """A refusal is a result too. place: beside which rows are kept. Raises InputError for those of another
+    measurement."""
+    row: dict[str, Any] = {"model": _named(folder), "backend": how.backend}
+    with _refusal(row):
+        case = Case.of(folder, how)
+    if "refused" in row:
+        return row
+    journal = Journal.beside(place, case.digest(how))
+    rows = journal.rows(case.inputs)
+    with _refusal(row):
+        sent = case.ask(rows, journal)
+        row |= case.figures([rows[each] for each in case.inputs], sent, how)
+    return row
+
+
+@contextmanager
+def _refusal(row: dict[str, Any]) -> Iterator[None]:
     try:
-        return measured(folder, how)
+        yield
     except TacitaError as error:
-        return {"model": _named(folder), "backend": how.backend, "refused": str(error)}
+        row["refused"] = str(error)
 
 
-def measured(folder: Path, how: How) -> dict[str, Any]:
-    """Figures of one folder. error: the largest of any number that is read (see `compared`), as decrypted;
-    step: what a client rounds to, and `same` is counted by. A vector that is normalised is rounded already,
-    by a step of its own."""
-    model, (scheme, backend) = tacita.load(folder), BACKENDS[how.backend]
-    given = lines_of(how.texts) if how.texts else texts_of(folder)
-    texts = list(islice(short(model, given, how.tokens), how.inputs + how.calibration))
-    known, asked = divided(texts, how.inputs, how.calibration)
-    tokens = length(model, texts, exact=scheme == BUMBLEBEE)
-    options: dict[str, Any] = {"packing": how.packing, "functions": how.functions} if scheme == "thor" else {}
-    options |= {"tokens": tokens, "texts": known, "prices": prices_here(PRESET)}
-    plan: AnyPlan = tacita.plan(model, scheme=scheme, **options)
-    exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
-    ran, groups = Ran(), [Group([text]) for text in asked]
-    ask(exact, model, groups, Machine(backend, memory=MEMORY_GB, quiet=True), ran)
-    wanted = [api.reference_logits(plan, model, text) for text in asked]
-    index = documents(plan, model, how.documents, {*asked}) if how.documents else None
-    return {
-        **{"model": _named(folder), "backend": how.backend, "task": plan.task, "tokens": tokens},
-        **{"inputs": len(asked), "step": None if plan.normalise else plan.logit_step},
-        "warnings": sum(bool(answer.warnings) for answer in ran.answers),
-        **compared(plan, model, ran.answers, wanted, asked, index),
-        **costs(plan, ran),
-    }
+@dataclass(frozen=True)
+class Case:
+    """A folder's model and what it is asked. measure: how; its plan shows what is decrypted, but for a vector
+    that is normalised, which is rounded already, by a step of its own."""
+
+    model: Checkpoint
+    plan: AnyPlan
+    measure: Measure
+    inputs: list[Input]
+
+    @staticmethod
+    def of(folder: Path, how: How) -> Case:
+        """Plans for the texts that are asked, by those that calibrate."""
+        model, (scheme, backend) = tacita.load(folder), BACKENDS[how.backend]
+        given = lines_of(how.texts) if how.texts else texts_of(folder)
+        texts = list(islice(short(model, given, how.tokens), how.inputs + how.calibration))
+        known, asked = divided(texts, how.inputs, how.calibration)
+        tokens = length(model, texts, exact=scheme == BUMBLEBEE)
+        options: dict[str, Any] = {"tokens": tokens, "texts": known, "prices": prices_here(PRESET)}
+        if scheme == "thor":
+            options |= {"packing": how.packing, "functions": how.functions, "preset": PRESET}
+        plan: AnyPlan = tacita.plan(model, scheme=scheme, **options)
+        exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
+        measure = Measure(exact, PlanOptions(model=folder), backend, Place(Path()))
+        images = [digest_of(Path(text)) if model.config.image else "" for text in asked]
+        inputs = [Input(n, 0.0, text, (), of) for n, (text, of) in enumerate(zip(asked, images, strict=True))]
+        return Case(model, plan, measure, inputs)
+
+    @property
+    def texts(self) -> list[str]:
+        """Returns those that are asked."""
+        return [str(each.text) for each in self.inputs]
+
+    def digest(self, how: How) -> str:
+        """Identifies the answers, and the options that they were asked for."""
+        return sha256(f"{self.measure.digest(self.model)} {how}".encode()).hexdigest()
+
+    def ask(self, rows: dict[Input, Row], journal: Journal) -> list[int]:
+        """Adds the rows that are not there. Returns the bytes of each request and response; none are sent in
+        the clear, where rows are kept."""
+        backend, total = self.measure.backend, len(self.inputs)
+        if backend not in CLEAR:
+            ran = Ran()
+            groups = [Group([text]) for text in self.texts]
+            ask(self.measure.plan, self.model, groups, Machine(backend, memory=MEMORY_GB), ran)
+            for each, answer, steps in zip(self.inputs, ran.answers, ran.requests, strict=True):
+                rows[each] = Row(0.0, (), answer.anyway.logits, steps["evaluate"], len(answer.warnings))
+            return ran.sent
+        there, left, began = len(rows), [each for each in self.inputs if each not in rows], time.monotonic()
+        asking = answers_of(self.measure, self.model, left, 1)
+        with asking as answers, progress(f"{self.model.name} on {backend}") as report:
+            report(Progress("input", there, total, 0.0, 2.0 * len(left)))
+            for each, row in answers:
+                rows[each] = row
+                journal.write(each, row)
+                spent = time.monotonic() - began
+                pace = spent / (len(rows) - there)
+                report(Progress("input", len(rows), total, spent, pace * (total - len(rows))))
+        return [0]
+
+    def figures(self, rows: Sequence[Row], sent: Sequence[int], how: How) -> dict[str, Any]:
+        """error: the largest of any number that is read (see `compared`), as decrypted; step: what a client
+        rounds to, and `same` is counted by."""
+        plan, model, texts = self.plan, self.model, self.texts
+        wanted = [api.reference_logits(plan, model, text) for text in texts]
+        index = documents(plan, model, how.documents, {*texts}) if how.documents else None
+        found = [np.array(row.logits) for row in rows]
+        return {
+            **{"task": plan.task, "tokens": plan.tokens},
+            **{"inputs": len(rows), "step": None if plan.normalise else plan.logit_step},
+            "warnings": sum(bool(row.warnings) for row in rows),
+            **compared(plan, model, found, wanted, texts, index),
+            **costs(plan, [row.seconds for row in rows], sent),
+        }
 
 
-def costs(plan: AnyPlan, ran: Ran) -> dict[str, Any]:
+def costs(plan: AnyPlan, seconds: Sequence[float], sent: Sequence[int]) -> dict[str, Any]:
     """What was predicted and what was seen. seconds: the median, for the first run pays for what is done
     once. Of the other backends than `ckks` and `shares` the seconds are those of the arithmetic in the
     clear, and no bytes are sent. peak_GB: of this process, plan and both sides."""
@@ -159,8 +238,8 @@ def costs(plan: AnyPlan, ran: Ran) -> dict[str, Any]:
     return {
         "predicted_error": on_ciphertexts.prediction.error.bound if on_ciphertexts else None,
         "predicted_seconds": plan.predicted_seconds(),
-        "seconds": median(steps["evaluate"] for steps in ran.requests),
-        **{"predicted_MB": plan.predicted_bytes() / 1e6, "MB": median(ran.sent) / 1e6},
+        "seconds": median(seconds),
+        **{"predicted_MB": plan.predicted_bytes() / 1e6, "MB": median(sent) / 1e6},
         "predicted_fixed_GB": fixed_bytes(on_ciphertexts) / 1e9 if on_ciphertexts else None,
         "peak_GB": peak_memory_gb(),
         "too_large": scheme_of(plan.scheme).estimate(plan, memory=MEMORY_GB).get("too_large"),
@@ -221,7 +300,7 @@ def length(model: Checkpoint, texts: Sequence[str], *, exact: bool = False) -> i
 def compared(
     plan: AnyPlan,
     model: Checkpoint,
-    found: Sequence[Answer],
+    found: Sequence[Array],
     wanted: Sequence[Array],
     texts: Sequence[str],
     index: Array | None = None,
@@ -234,7 +313,6 @@ def compared(
     model's numbers that are read.
     """
     read = [_rows_told(plan, model, text) for text in texts]
-    answers = [np.array(answer.anyway.logits) for answer in found]
 
     def beside(values: Sequence[Array]) -> list[tuple[Array, Array]]:
         return [
@@ -242,8 +320,8 @@ def compared(
             for i, rows in enumerate(read)
         ]
 
-    pairs = beside(answers)
-    shown = pairs if plan.normalise else beside([np.array(rounded(plan, values)) for values in answers])
+    pairs = beside(found)
+    shown = pairs if plan.normalise else beside([np.array(rounded(plan, values)) for values in found])
     error = max(float(np.abs(a - b).max()) for a, b in pairs)
     span = max(float(b.max()) for _, b in pairs) - min(float(b.min()) for _, b in pairs)
     embedding = not plan.labels and plan.task != WORDS

@@ -60,26 +60,19 @@ DECIMALS = 12
 @dataclass(frozen=True)
 class Machine:
     """How a run is executed. memory: GB of the server. work: folder of its files (default: a temporary one).
-    quiet: no bars. device: what evaluates, a name that `tacita.resources.device_number` reads."""
+    device: what evaluates, a name that `tacita.resources.device_number` reads."""
 
     backend: str
     threads: int = 0
     memory: float = MEMORY_GB
     allow_insecure: bool = False
     work: Path | None = None
-    quiet: bool = False
     device: str = "cpu"
 
     @property
     def encrypts(self) -> bool:
         """Whether ciphertexts are evaluated."""
         return self.backend == "ckks"
-
-    @contextmanager
-    def bar(self, title: str) -> Iterator[Callable[[Progress], None]]:
-        """Draws the progress of a step."""
-        with nullcontext(lambda _: None) if self.quiet else progress(title) as report:
-            yield report
 
 
 @dataclass(frozen=True)
@@ -242,7 +235,7 @@ def _encrypted(
         with ran.timing("start"):
             circuit_of(plan, model)
             server.ring.provide()
-        with machine.bar("keygen") as report, sittings.once("keygen", ran.seconds) as wanted:
+        with progress("keygen") as report, sittings.once("keygen", ran.seconds) as wanted:
             if wanted:
                 client.keygen(report)
         for group in groups:
@@ -276,7 +269,7 @@ def _request(
         with ran.timing("keys"):
             server.load_keys()
     clock = StageClock(sittings.stages, sittings.save)
-    with machine.bar(f"evaluate request {len(ran.requests) + 1}") as report, ran.timing("evaluate", steps):
+    with progress(f"evaluate request {len(ran.requests) + 1}") as report, ran.timing("evaluate", steps):
         server.evaluate(ran.clocked(report, clock))
     steps["evaluate"] += clock.earlier
     with ran.timing("decrypt", steps):
@@ -302,7 +295,7 @@ def _in_the_clear(
         if layers is not None:
             layers.start(samples[0])
         see: dict[str, Any] = {} if layers is None else {"see": layers.see}
-        with machine.bar(f"{be} request {number + 1}") as bar, ran.timing("evaluate", steps):
+        with progress(f"{be} request {number + 1}") as bar, ran.timing("evaluate", steps):
             told = ran.clocked(bar)
             if steps_of:
                 answers = steps_of(samples)

@@ -222,7 +222,7 @@ def measured(model: Checkpoint, calibrating: list[Sample], asked: list[Sample]) 
 def answered(plan: Plan, model: Checkpoint, asked: Sequence[Sample]) -> tuple[NDArray[np.bool_], Array]:
     """Returns for each input whether its answer is marked as untrusted, and its error."""
     ran, groups = Ran(), [Group(samples=asked[at : at + GROUP]) for at in range(0, len(asked), GROUP)]
-    ask(plan, model, groups, Machine("sim", quiet=True), ran)
+    ask(plan, model, groups, Machine("sim"), ran)
     wanted = np.array([reference(model, *sample, all_rows=False).logits for sample in asked])
     told = np.array([not answer.trusted for answer in ran.answers])
     return told, np.abs(ran.logits - wanted).max(axis=1)

@@ -83,25 +83,16 @@ def test_no_text_is_asked_that_was_calibrated_on() -> None:
 
 @dataclass
 class Said:
-    """An answer, a plan and a model as far as they are compared."""
+    """A plan and a model as far as answers are compared by them."""
 
-    logits: tuple[float, ...] = ()
     task: str = ""
     labels: tuple[str, ...] = ()
     logit_step: float = 0.001
     normalise: bool = False
 
     @property
-    def anyway(self) -> Any:
-        return self
-
-    @property
     def tokenizer(self) -> Any:
         return folder.smiles_tokenizer(SMILES)
-
-
-def said_of(values: np.ndarray) -> Said:
-    return Said(tuple(values.ravel()))
 
 
 def test_masked_rows_alone_are_compared() -> None:
@@ -110,15 +101,15 @@ def test_masked_rows_alone_are_compared() -> None:
         np.array([[0.0, 9.0], [1.25, 0.5], [0.0, 9.0]]),
     )
     said = Said(task=WORDS)
-    figures = families.compared(said, said, [said_of(found)], [wanted], ["[MASK]"])
+    figures = families.compared(said, said, [found.ravel()], [wanted], ["[MASK]"])
     assert (figures["error"], figures["same"], figures["range"]) == (0.25, "1/1", 0.75)
     said = Said(task="tokens", labels=("a", "b"))
-    assert families.compared(said, said, [said_of(found)], [wanted], ["[MASK]"])["same"] == "0/1"
+    assert families.compared(said, said, [found.ravel()], [wanted], ["[MASK]"])["same"] == "0/1"
 
 
 def test_the_error_is_as_decrypted_and_the_choice_as_a_client_sees_it() -> None:
     said, found, wanted = Said(labels=("a", "b")), np.array([[1.0002, 1.0004]]), np.array([[1.0, 1.5]])
-    figures = families.compared(said, said, [said_of(found)], [wanted], ["[MASK]"])
+    figures = families.compared(said, said, [found.ravel()], [wanted], ["[MASK]"])
     assert figures["error"] == pytest.approx(0.4996) and figures["same"] == "0/1"  # of equals the first
 
 
@@ -126,18 +117,18 @@ def test_embeddings_are_compared_by_what_is_nearest() -> None:
     index, said = np.eye(3), Said(task="embedding")
     found = [np.array([0.6, 0.5, 0.0]), np.array([0.0, 0.5, 0.6])]
     wanted = [np.array([0.6, 0.4, 0.0]), np.array([0.0, 0.6, 0.5])]
-    figures = families.compared(said, said, list(map(said_of, found)), wanted, ["", ""], index)
+    figures = families.compared(said, said, found, wanted, ["", ""], index)
     assert figures["same"] == "1/2" and 0.98 < figures["cosine"] < 0.99
     assert figures["same_ten"] == "2/2", "of three documents all are among ten"
     missed = {"error": pytest.approx(0.1), "leads": [pytest.approx(0.1)]}  # 0.6 is nearest, not 0.5
     assert {name: figures["nearest"][name] for name in missed} == missed
-    assert families.compared(said, said, list(map(said_of, found)), wanted, ["", ""])["same"] is None
+    assert families.compared(said, said, found, wanted, ["", ""])["same"] is None
 
 
 def test_without_documents_the_nearest_other_input_counts() -> None:
     said, wanted = Said(task="embedding"), list(np.eye(3) + 0.1 * np.eye(3)[[1, 0, 1]])
     found = [wanted[0], wanted[1], np.array([0.2, 0.1, 1.0])]
-    assert families.compared(said, said, list(map(said_of, found)), wanted, [""] * 3)["same"] == "2/3"
+    assert families.compared(said, said, found, wanted, [""] * 3)["same"] == "2/3"
 
 
 def test_texts_are_lines_or_the_first_column(tmp_path: Path) -> None:

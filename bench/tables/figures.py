@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from bench.options import markdown
-from bench.runs.two_party.measure import processor
 from bench.tables import pages
 from tacita.cli.options import option
+from tacita.resources import processor
 
 OPERATIONS = {  # field of the report -> name, how many Y were asked
     "ntt": ("NTT, one limb", 0.18),
@@ -50,7 +50,7 @@ def table(
 ) -> Iterator[str]:
     """Markdown lines."""
     y, boot = engine["yardstick_ms"], engine["bootstrap"]
-    yield f"Machine: {processor()}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
+    yield f"Machine: {processor().name}, {demo['threads']} cores; kernels {engine['simd']}; Y = {y:.2f} ms.\n"
     yield from markdown(("engine, one thread, N = 2^16", "ms", "Y", "asked for"), _speeds(engine))
     yield ""
     yield from _moved(engine["memory"])

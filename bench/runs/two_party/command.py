@@ -19,7 +19,6 @@ from bench.runs.two_party.cases.accuracy import Accuracy
 from bench.runs.two_party.cases.case import Case
 from bench.runs.two_party.cases.generate import DECODERS
 from bench.runs.two_party.cases.search import Search
-from bench.runs.two_party.links import LINKS
 from bench.runs.two_party.measure import measure_case, summary, sums_by_name
 from bench.runs.two_party.session import Options
 from bench.tables.two_party import COLUMNS
@@ -106,10 +105,10 @@ def two_party(
     the largest shapes are.
     """
     how = Options(model, data, documents, threads, sentences=sentences or None, tls=tls, prepared=prepared)
-    links = [LINKS[name.value] for name in link or [LinkName.loopback]]
+    links = [name.value for name in link or [LinkName.loopback]]
     if unknown := [name for name in case or () if name not in CASES]:
         raise InputError(f"bench: no case {unknown[0]}", hint="one of " + ", ".join(CASES))
-    report = summary(how) | {"link": links[0].name, "cases": {}}
+    report = summary(how) | {"link": links[0], "cases": {}}
     skipped: dict[str, str] = {}
     names = case or [name for name, one in CASES.items() if not one.named]
     for name in names:
@@ -163,12 +162,12 @@ def generate(
         raise InputError("bench generate: --folder and --layers are of a shape", hint="--shape NAME")
     how = Options(tls=tls, model=model, threads=threads, prompt=prompt_tokens, new=new_tokens, begin=begin)
     how = replace(how, weights=folder and folder.absolute(), layers=layers)
-    name, links = shape or FOLDER, [LINKS[one.value] for one in link or [LinkName.loopback]]
+    name, links = shape or FOLDER, [one.value for one in link or [LinkName.loopback]]
     if shape and shape not in DECODERS:
         raise InputError(f"bench generate: shape {shape!r}", hint=", ".join(set(DECODERS) - {FOLDER}))
     with progress(name) as show:
         found = measure_case(DECODERS[name], links, how, _steps_shown(show))
-    report = summary(how) | {"link": links[0].name, "prompt_tokens": prompt_tokens, "case": name} | found
+    report = summary(how) | {"link": links[0], "prompt_tokens": prompt_tokens, "case": name} | found
     with reporting(json, report):
         _show_machine(report)
         _show_generated(report, prompt_tokens)

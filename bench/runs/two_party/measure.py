@@ -4,20 +4,18 @@ both parties reported."""
 from __future__ import annotations
 
 import math
-import platform
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from bench.runs.two_party.cases.case import Case
+from bench.runs.two_party.cases.case import Case, computed
 from bench.runs.two_party.cost import Cost, Run
-from bench.runs.two_party.links import LOOPBACK, Link, computed
 from bench.runs.two_party.party import ROLES, Report, Watch, run_pair
-from bench.runs.two_party.session import Options
+from bench.runs.two_party.session import LOOPBACK, Options
 from tacita import compiled
 from tacita.errors import InputError
+from tacita.resources import processor
 from tacita.resources import threads as all_threads
 
 YARDSTICK_LOG_N = 16
@@ -27,7 +25,7 @@ Figures = dict[str, Any]
 
 def measure_case(
     case: Case,
-    links: Sequence[Link] = (LOOPBACK,),
+    links: Sequence[str] = (LOOPBACK,),
     options: Options = Options(),
     watch: Watch = lambda *_: None,
 ) -> Figures:
@@ -43,21 +41,21 @@ def measure_case(
     options = replace(options, model=model, data=data)
     if missing := case.available(options):
         raise InputError(f"bench: {case.name}: {missing}")
-    figures, *others = (_once(case, link, replace(options, link=link.name), watch) for link in links)
+    figures, *others = (_once(case, replace(options, link=link), watch) for link in links)
     for link, found in zip(links[1:], others, strict=True):
         for part in ((figures, found), *((figures[name], found[name]) for name in PARTS if name in found)):
-            part[0][f"{link.name}_measured_seconds"] = part[1]["wall_seconds"]
+            part[0][f"{link}_measured_seconds"] = part[1]["wall_seconds"]
     return figures
 
 
-def _once(case: Case, link: Link, options: Options, watch: Watch) -> Figures:
+def _once(case: Case, options: Options, watch: Watch) -> Figures:
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
         options = replace(options, folder=folder)
         case.share(options)
         reports = run_pair(case, options, watch)
         client, server = (reports[role].result for role in ROLES)
         judged = case.judge(client, server, options)
-    figures = case_figures(reports, judged, link)
+    figures = case_figures(reports, judged, options.link)
     return figures | dict(case.finish(figures, client))
 
 
@@ -65,7 +63,7 @@ def summary(options: Options) -> Figures:
     """The machine, threads of a party, transport, yardstick Y in ms."""
     native = compiled.native
     return {
-        "machine": processor(),
+        "machine": processor().name,
         "cores": all_threads(),
         "threads": options.threads,
         "simd": native.simd_path(),
@@ -74,15 +72,7 @@ def summary(options: Options) -> Figures:
     }
 
 
-def processor() -> str:
-    """What the system calls this processor."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
-
-
-def case_figures(reports: Mapping[str, Report], judged: Mapping[str, Any], link: Link) -> Figures:
+def case_figures(reports: Mapping[str, Report], judged: Mapping[str, Any], link: str) -> Figures:
     """The JSON of one case. wall_seconds: of the slower party; megabytes: what both sent, framing included.
 
     wall_seconds, cpu_seconds, megabytes and rounds contain the correlated transfers that the run used, at the
@@ -92,7 +82,7 @@ def case_figures(reports: Mapping[str, Report], judged: Mapping[str, Any], link:
     runs, both = {role: reports[role].run for role in ROLES}, [reports[role] for role in ROLES]
     figures = _combined({role: run.amortised for role, run in runs.items()})
     return {
-        "link": link.name,
+        "link": link,
         **figures,
         **judged,
         "peak_rss_gb": [report.peak_gb for report in both],
@@ -109,7 +99,7 @@ def case_figures(reports: Mapping[str, Report], judged: Mapping[str, Any], link:
     }
 
 
-def _parts(reports: Mapping[str, Report], link: Link) -> Figures:
+def _parts(reports: Mapping[str, Report], link: str) -> Figures:
     """What was prepared before a text and what followed it, as a run's figures, and their sum."""
     if not (names := [*reports["client"].parts]):
         return {}

@@ -18,11 +18,10 @@ import pytest
 import two_party_world
 from test_bench_batch import bench
 
-from bench.runs.two_party.cases.case import FRACTION, Options, decode, encode, errors, mine
+from bench.runs.two_party.cases.case import FRACTION, Options, computed, decode, encode, errors, mine
 from bench.runs.two_party.cases.models import BertBaseShape, TinyShape
 from bench.runs.two_party.command import CASES
 from bench.runs.two_party.cost import Cost, Run, difference, refills
-from bench.runs.two_party.links import LAN, LINKS, LOOPBACK, WAN
 from bench.runs.two_party.measure import measure_case, sums_by_name
 from bench.runs.two_party.party import cores
 from bench.tables import pages
@@ -80,11 +79,12 @@ def test_each_party_has_a_core_of_its_own() -> None:
 
 
 def test_slower_links_are_computed_from_bytes_and_rounds() -> None:
-    assert LAN.seconds(2.0, 125e6, 10) == pytest.approx(2.0 + 1.0 + 0.005)
-    assert WAN.seconds(0.0, 50e6, 1) == pytest.approx(1.0 + 0.004)
-    assert LOOPBACK.seconds(1.5, 1e9, 100) == 1.5
-    found = measure_case(FAKE["swap"], [LINKS["loopback"], LINKS["wan"]])
-    assert found["wan_seconds"] >= found["wall_seconds"] + found["rounds"] * WAN.round_trip
+    figures = {"wall_seconds": 2.0, "megabytes": 50.0, "rounds": 10}
+    found = computed(figures, "loopback")
+    assert found == pytest.approx({"lan_seconds": 2.405, "wan_seconds": 3.04, "far_seconds": 6.8})
+    assert computed(figures, "wan") == {}
+    found = measure_case(FAKE["swap"], ["loopback", "wan"])
+    assert found["wan_seconds"] >= found["wall_seconds"] + found["rounds"] * 4e-3
     assert found["wan_measured_seconds"] > 0.0 and "lan_measured_seconds" not in found
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.runs.two_party import session
-from bench.runs.two_party.session import Options
+from bench.runs.two_party.session import LOOPBACK, Options
+from tacita.plans.commitment import LINKS
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -103,3 +104,11 @@ def errors(found: Floats, wanted: Floats) -> dict[str, float]:
     """Largest and mean distance."""
     distance = np.abs(np.asarray(found, dtype=np.float64) - wanted)
     return {"max_abs_error": float(distance.max(initial=0.0)), "mean_abs_error": float(distance.mean())}
+
+
+def computed(figures: Mapping[str, Any], link: str) -> dict[str, float]:
+    """What a run on the loopback would take over each link, at most: nothing overlaps, both directions share
+    the bandwidth, every round takes a round trip. Nothing of a run over another link."""
+    count, rounds = 1e6 * figures["megabytes"], figures["rounds"]
+    seconds = {name: figures["wall_seconds"] + each.seconds(count, rounds) for name, each in LINKS.items()}
+    return {f"{name.lower()}_seconds": each for name, each in seconds.items()} if link == LOOPBACK else {}

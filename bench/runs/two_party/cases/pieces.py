@@ -16,12 +16,12 @@ from bench.runs.two_party.cases.case import (
     Floats,
     Prepared,
     Report,
+    computed,
     decode,
     encode,
     errors,
     mine,
 )
-from bench.runs.two_party.links import LINKS, computed
 from bench.runs.two_party.session import Options
 from tacita.approx.activations import HalfEven, Series, elu, gelu
 from tacita.texts.answer import softmax
@@ -276,7 +276,7 @@ class Ferret(Case):
         measured = figures["as_measured"]  # everything here is refills
         return {
             **measured,
-            **computed(measured, LINKS[figures["link"]]),
+            **computed(measured, figures["link"]),
             "cots_made": made,
             "session_cots_per_second": made / max(measured["cpu_seconds"]),
             "bytes_per_cot": 1e6 * measured["megabytes"] / max(made, 1),

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -29,80 +28,31 @@ ARYL = (
 ALKYL = ("C", "CC", "CCC", "CCCC", "CC(C)C", "C1CCCCC1", "C1CCCC1", "C1CC1", "CCOC", "CCN(C)C")
 AMINE = ("NCc1ccccc1", "NC1CCCCC1", "N1CCOCC1", "N1CCCCC1", "NCCC", "NCc1ccco1", "NCCOC", "N1CCN(C)CC1")
 
-TRIES = 200  # of the generator for each reaction
-
-Maker = Callable[[random.Random], str]
-
-
-def _amide(r: random.Random) -> str:
-    acid, amine = r.choice(ARYL + ALKYL), r.choice(AMINE)
-    return f"O=C(O){acid}.{amine}>>O=C({acid}){amine}"
-
-
-def _acylation(r: random.Random) -> str:
-    acid, amine = r.choice(ARYL + ALKYL), r.choice(AMINE)
-    return f"O=C(Cl){acid}.{amine}>>O=C({acid}){amine}"
-
-
-def _suzuki(r: random.Random) -> str:
-    left, right = r.choice(ARYL), r.choice(ARYL)
-    return f"Br{left}.OB(O){right}>>{_joined(left, right)}"
-
-
-def _joined(left: str, right: str) -> str:
-    """Two rings: the second one's closure is renumbered."""
-    return f"{left[:-1]}1-{right}" if left.endswith("1") else f"{left}-{right}"
-
-
-def _hydrolysis(r: random.Random) -> str:
-    acid = r.choice(ARYL + ALKYL)
-    return f"COC(=O){acid}>>O=C(O){acid}"
-
-
-def _esterification(r: random.Random) -> str:
-    acid, alcohol = r.choice(ARYL + ALKYL), r.choice(ALKYL)
-    return f"O=C(O){acid}.O{alcohol}>>O=C(O{alcohol}){acid}"
-
-
-def _deprotection(r: random.Random) -> str:
-    rest = r.choice(ALKYL) + r.choice(ARYL)
-    return f"CC(C)(C)OC(=O)N{rest}>>N{rest}"
-
-
-def _protection(r: random.Random) -> str:
-    rest = r.choice(ALKYL) + r.choice(ARYL)
-    return f"CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.N{rest}>>CC(C)(C)OC(=O)N{rest}"
-
-
-def _nitro(r: random.Random) -> str:
-    ring = r.choice(ARYL)
-    return f"O=[N+]([O-]){ring}.[H][H]>>N{ring}"
-
-
-def _reduction(r: random.Random) -> str:
-    ring = r.choice(ARYL)
-    return f"O=C{ring}.[BH4-].[Na+]>>OC{ring}"
-
-
-def _alkylation(r: random.Random) -> str:
-    ring, chain = r.choice(ARYL), r.choice(ALKYL)
-    return f"O{ring}.Br{chain}.O=C([O-])[O-].[K+].[K+]>>{chain}O{ring}"
-
-
-MAKERS: tuple[Maker, ...] = (
-    *(_amide, _acylation, _suzuki, _hydrolysis, _esterification),
-    *(_deprotection, _protection, _nitro, _reduction, _alkylation),
+BLOCKS = {"acid": ARYL + ALKYL, "amine": AMINE, "ring": ARYL, "other": ARYL, "chain": ALKYL}
+TEMPLATES = (
+    "O=C(O){acid}.{amine}>>O=C({acid}){amine}",
+    "O=C(Cl){acid}.{amine}>>O=C({acid}){amine}",
+    "Br{ring}.OB(O){other}>>{ring}-{other}",  # Suzuki
+    "COC(=O){acid}>>O=C(O){acid}",
+    "O=C(O){acid}.O{chain}>>O=C(O{chain}){acid}",
+    "CC(C)(C)OC(=O)N{chain}{ring}>>N{chain}{ring}",  # a protecting group off, and on
+    "CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.N{chain}{ring}>>CC(C)(C)OC(=O)N{chain}{ring}",
+    "O=[N+]([O-]){ring}.[H][H]>>N{ring}",
+    "O=C{ring}.[BH4-].[Na+]>>OC{ring}",
+    "O{ring}.Br{chain}.O=C([O-])[O-].[K+].[K+]>>{chain}O{ring}",
 )
+TRIES = 200  # of the generator for each reaction
 
 
 def reactions(count: int, seed: int = 1) -> list[str]:
-    """So many different ones, all transformations in turn while they have others. Raises ValueError for more
-    than there are, about a thousand."""
+    """So many different ones, all transformations in turn while they have others, of random blocks. Raises
+    ValueError for more than there are, about a thousand."""
     r, found = random.Random(seed), dict[str, None]()
-    for make in islice(cycle(MAKERS), TRIES * count):
+    for template in islice(cycle(TEMPLATES), TRIES * count):
         if len(found) == count:
             return list(found)
-        found.setdefault(make(r))
+        names = dict.fromkeys(re.findall(r"{(\w+)}", template))
+        found.setdefault(template.format(**{name: r.choice(BLOCKS[name]) for name in names}))
     raise ValueError(f"{count} reactions: these building blocks make {len(found)}")
 
 

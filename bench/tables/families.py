@@ -1,9 +1,9 @@
 """The table family x task x scheme of docs/families.md, from the list that the tests run.
 
-    python -m bench families-page > docs/families.md
+    python -m bench families-page
 
-A cell that says "works" stands for a test that runs: `cell` gives its name, and a test of the page looks for
-it. A cell that is refused says why, in words that the error has.
+A cell that says "works" stands for a test that runs. A cell that is refused says why, in words that the error
+has.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bench.options import markdown
+from bench.tables import pages
+
 SLOTS = {"thor": "thor", "thor, diagonals": "thor:multidiagonal", "leaf": "leaf"}
 SLOTS |= {"arion": "arion", "moai": "moai"}  # heading -> scheme, with the packing where it is not the first
 TWO_PARTY = "bumblebee"
-IN_SLOTS = "tests/unit/models/test_family_schemes.py::test_a_familys_folder_gets_its_answer"
-ON_SHARES = "tests/unit/two_party/test_two_party_families.py::test_shares_keep_a_familys_answer"
-ENCRYPTED = "tests/integration/test_families_ckks.py::test_a_family_is_answered_encrypted"
-BEFORE_WEIGHTS = (
-    "tests/unit/models/test_family_refusals.py::test_a_folder_is_refused_before_a_file_of_weights_is_opened"
-)
 
 
 @dataclass(frozen=True)
@@ -134,89 +131,30 @@ def slot_cases() -> list[tuple[str, str]]:
     return [(name, scheme) for name, scheme in pairs if ":" not in scheme or name in DIAGONALS]
 
 
-def cell(name: str, scheme: str) -> str:
-    """The test behind a cell; empty where there is none."""
-    if scheme == TWO_PARTY:
-        return f"{ON_SHARES}[{name}]"
-    return f"{IN_SLOTS}[{name}-{scheme}]" if (name, scheme) in slot_cases() else ""
-
-
 def told(name: str, scheme: str) -> str:
     """What the page says in a cell."""
-    if not cell(name, scheme):
+    if scheme == TWO_PARTY:
+        return "works"
+    if (name, scheme) not in slot_cases():
         return "not run"
-    refused = why(name, scheme) if scheme != TWO_PARTY else None
-    return f"refused: {refused[1]}" if refused else "works"
+    return f"refused: {refused[1]}" if (refused := why(name, scheme)) else "works"
 
 
-def page() -> Iterator[str]:
-    """Line by line."""
-    yield "# Families, tasks and schemes"
-    yield ""
-    yield "Made by `python -m bench families-page`; do not edit."
-    yield ""
-    yield from TEXT.strip().splitlines()
-    yield ""
-    heads = (*SLOTS, TWO_PARTY)
-    yield f"| family | answer | folder | {' | '.join(heads)} |"
-    yield "|---" * (3 + len(heads)) + "|"
+def rows() -> Iterator[tuple[str, ...]]:
+    """One a case; those that are encrypted as well are in bold."""
     for case in CASES:
-        cells = [told(case.name, scheme) for scheme in (*SLOTS.values(), TWO_PARTY)]
         mark = "**" if case.name in ENCRYPTED_CASES else ""
-        yield f"| {case.family} | {case.task} | {mark}{case.name}{mark} | {' | '.join(cells)} |"
-    yield ""
-    yield from REST.strip().splitlines()
-    yield ""
-    yield from (f"* {words}" for words in FOLDERS.values())
+        cells = (told(case.name, scheme) for scheme in (*SLOTS.values(), TWO_PARTY))
+        yield case.family, case.task, f"{mark}{case.name}{mark}", *cells
 
 
-TEXT = f"""
-Each row is a folder of `tests/vectors/families`, as transformers' `save_pretrained` writes it (NanoGuard's as
-its converter does): tiny, of odd sizes, with random weights. "Works" stands for a test that takes the folder
-to an answer and compares it with floats. On the schemes with ciphertexts it is planned for a toy ring and run
-on `plain`, within 0.01 (leaf, whose functions are fitted less closely: 0.02); of two parties both run, on
-shares:
-
-    {IN_SLOTS}[FOLDER-SCHEME]
-    {ON_SHARES}[FOLDER]
-
-Folders in bold are encrypted as well, in thor on a toy ring:
-
-    {ENCRYPTED}[FOLDER]
-
-That the weights mean what transformers makes of them is another test, `tests/unit/models/test_families.py`
-(1e-9).
-
-The first test multiplies the matrices of the layers by one half and keeps one layer, of ModernBERT two and of
-NanoGuard all three. The folders' random weights make what a layer gives larger with every layer, as those of
-trained models do not: a toy ring's noise then leaves one decimal or none, to which a plan rounds its answers.
-"Not run" says that no test plans this row on diagonals, where planning takes ten times as long; the packing's
-own suite (`tests/unit/packings/test_packings_conformance.py`) has the blocks of all rows.
-"""
-REST = f"""
-A head that maps to fewer features and takes a function of them (masked words of a model whose tables of words
-are narrower than its layers) runs as copies that fill the width where the width is a multiple of them, as it
-is in the published sizes of ALBERT and ELECTRA (`tests/unit/packings/test_widened.py`); the folders of this
-table have other sizes, and no packing. Nor has a head with a function after the mean. Between two parties all
-work.
-
-Heads that do not divide the hidden states among them (`head_dim`) lie in rows and, between two parties,
-anywhere; columns and diagonals refuse them.
-
-Decoders (GPT-2, LLaMA, Mistral, Qwen, Gemma, Phi-3) go on behind a text in every scheme:
-`tests/unit/two_party/test_writing.py` of two parties, `tests/unit/generation/test_generation_encrypted.py` of
-the others, encrypted in thor on a toy ring.
-
-Pairs of texts, several labels and regression are heads of the rows with labels, in every scheme
-(`tests/unit/cli/test_pairs.py`, `tests/unit/texts/test_tasks.py`). Labels of tokens, answers and masked words
-are told as spans, answers and words in every scheme by `tests/unit/texts/test_token_tasks.py`.
-
-These folders are refused before a file of weights is opened, with what to do instead:
-
-    {BEFORE_WEIGHTS}
-"""
+def parts() -> dict[str, list[str]]:
+    """Lines of the page by the names of their markers."""
+    table = markdown(("family", "answer", "folder", *SLOTS, TWO_PARTY), rows())
+    return {"families": [*table], "refused-folders": [f"* {words}" for words in FOLDERS.values()]}
 
 
 def families_page() -> None:
-    """Print docs/families.md: family x task x scheme, from the list that the tests run."""
-    print("\n".join(page()))
+    """Write the tables of docs/families.md: family x task x scheme, from the list that the tests run."""
+    for name, lines in parts().items():
+        pages.write(pages.DOCS / "families.md", name, lines)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -14,6 +15,7 @@ import pytest
 from test_families import CASES, expected_of, folder_of
 
 from bench.tables import families as table
+from bench.tables import pages
 from tacita import api
 from tacita.checkpoint import Checkpoint, from_tensors, load
 from tacita.checkpoint.reference import reference
@@ -118,15 +120,20 @@ def test_every_stored_folder_has_a_row() -> None:
     assert {name for name, _ in table.REFUSED} <= set(CASES)
 
 
-def test_the_page_is_what_the_script_prints() -> None:
-    page = (ROOT / "docs" / "families.md").read_text()
-    assert page == "\n".join(table.page()) + "\n", "python -m bench families-page > docs/families.md"
+PAGE = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_what_the_command_writes() -> None:
+    for name, lines in table.parts().items():
+        text = "\n".join(lines) + "\n"
+        assert text in PAGE and pages.replaced(PAGE, name, text) == PAGE, "python -m bench families-page"
 
 
 def test_tests_that_the_page_names_exist() -> None:
-    for test in (table.IN_SLOTS, table.ON_SHARES, table.ENCRYPTED, table.BEFORE_WEIGHTS):
-        file, name = test.split("::")
-        assert f"def {name}(" in (ROOT / file).read_text(), test
+    found = re.findall(r"(tests/\S+\.py)(?:::(\w+))?", PAGE)
+    assert sum(bool(name) for _, name in found) == 4
+    for file, name in found:
+        assert (f"def {name}(" if name else "def test_") in (ROOT / file).read_text(encoding="utf-8"), file
     from test_family_refusals import FOLDERS
 
     assert list(FOLDERS) == list(table.FOLDERS)

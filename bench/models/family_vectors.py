@@ -3,7 +3,7 @@
 
     python -m bench family-vectors --python DIR/bin/python --output tests/vectors/families
 
-which runs this file in an environment of its own, DIR, with torch, peft and transformers 4.44 (ModernBERT:
+which runs this file in an environment of its own, DIR, with torch 2, peft and transformers 4.44 (ModernBERT:
 4.48; decoders and adapters: 5.24, whose names of fields are newer); these are no dependencies of the project.
 Each case becomes a folder as `save_pretrained` writes it, weights in half precision, which the model was
 rounded to before it answered in double precision, and `expected.json`: token ids and types, or pixels, and
@@ -20,20 +20,6 @@ from typing import Any
 import torch
 import transformers
 from safetensors.torch import save_file
-
-if not hasattr(torch, "compile"):  # torch 1: what ModernBERT's code needs of a newer one
-    torch.compile = lambda f=None, **_: f or (lambda g: g)
-    _LayerNorm: Any = torch.nn.LayerNorm
-
-    class LayerNorm(_LayerNorm):  # type: ignore[misc]
-        """A LayerNorm with the argument `bias`."""
-
-        def __init__(self, normalized_shape: int, eps: float = 1e-5, bias: bool = True) -> None:
-            super().__init__(normalized_shape, eps=eps)
-            if not bias:
-                self.bias = None
-
-    torch.nn.LayerNorm = LayerNorm
 
 LABELS = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}, "label2id": {"no": 0, "perhaps": 1, "yes": 2}}
 SIZES: dict[str, Any] = {

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +185,6 @@ def unrounded(plan: Plan) -> Plan:
     return replace(plan, decimals=DECIMALS, noise=0.0)
 
 
-def in_order(plan: Plan, rows: Array) -> Array:
-    """Rows as slots hold them -> in the order of the text, as a client has them."""
-    return rows[::-1] if plan.backwards else rows
-
-
 def ask(
     plan: AnyPlan,
     model: Checkpoint,
@@ -225,7 +221,7 @@ def _encrypted(
     engine.require_secure(plan.parameters, allow_insecure=machine.allow_insecure)
     with nullcontext(machine.work) if machine.work else _temporary() as folder:
         files = Workdir(Path(folder))
-        sittings = Sittings.of(files.path, plan.hash, groups)
+        sittings = Sittings.of(files.path, _digest(plan, groups), len(groups))
         save(plan, files.plan)
         how: dict[str, Any] = {"allow_insecure": machine.allow_insecure}
         client = Client(public_of(plan, model), files, one_user=True, **how)
@@ -247,6 +243,16 @@ def _encrypted(
         sittings.path.unlink(missing_ok=True)  # a whole run: the next makes keys and request anew
 
 
+def _digest(plan: Plan, groups: Sequence[Group]) -> str:
+    """Identifies a run's plan and inputs."""
+    found = sha256(plan.hash.encode())
+    for group in groups:
+        found.update(repr(list(group.texts)).encode())
+        for array in (array for sample in group.samples for array in sample):
+            found.update(array.tobytes())
+    return found.hexdigest()
+
+
 def _request(
     plan: Plan,
     client: Client,
@@ -261,7 +267,8 @@ def _request(
         sittings.steps.pop("encrypt", None)
         sittings.stages = {}
     with sittings.once("encrypt", steps) as wanted:
-        states = [in_order(plan, hidden[mask > 0]) for hidden, mask in group.samples]
+        rows = (hidden[mask > 0] for hidden, mask in group.samples)
+        states = [each[::-1] if plan.backwards else each for each in rows]  # as a client has them
         if wanted:
             after = digest_of(client.work.request) if plan.kept and ran.requests else ""
             client.encrypt_batch(group.texts, hidden_states=states, after=after)

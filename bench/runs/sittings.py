@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tacita.plans.files import write_text
 
 SITTINGS = "sittings.json"  # in the folder of a run that has not ended
-
-
-class Inputs(Protocol):
-    """The inputs of one request, as `harness.Group` has them."""
-
-    @property
-    def texts(self) -> Sequence[Any]: ...
-
-    @property
-    def samples(self) -> Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]: ...
 
 
 @dataclass
@@ -42,15 +27,10 @@ class Sittings:
     again: bool = False
 
     @staticmethod
-    def of(folder: Path, plan_hash: str, groups: Sequence[Inputs]) -> Sittings:
+    def of(folder: Path, inputs: str, requests: int) -> Sittings:
         """Reads those of the folder, or begins, also where they are of another run or of several requests."""
-        inputs = hashlib.sha256(plan_hash.encode())
-        for group in groups:
-            inputs.update(repr(list(group.texts)).encode())
-            for array in (array for sample in group.samples for array in sample):
-                inputs.update(array.tobytes())
-        found = Sittings(folder / SITTINGS, inputs.hexdigest())
-        if found.path.is_file() and len(groups) == 1:
+        found = Sittings(folder / SITTINGS, inputs)
+        if found.path.is_file() and requests == 1:
             known = json.loads(found.path.read_text())
             if known["inputs"] == found.inputs and "encrypt" in known["steps"]:
                 found = replace(found, **known, again=True)

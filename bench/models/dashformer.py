@@ -9,14 +9,13 @@ amino acid, spaces optional, nothing added) and sequences.tsv (header, then sequ
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import save_file
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
+from bench.models.folder import write_config, write_weights
 from tacita.errors import CheckpointError
 
 WEIGHTS, LIST, SEQUENCES = "weights", "example_AA_sequences.list", "sequences.tsv"
@@ -59,12 +58,8 @@ def convert(data: Path, output: Path) -> Path:
             f"{data}: not the published DASHformer ({error})",
             hint=f"its folder has {WEIGHTS}/*.csv and {LIST}",
         ) from error
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "config.json").write_text(json.dumps(CONFIG, indent=1) + "\n")
-    save_file(
-        {name: np.ascontiguousarray(t, np.float32) for name, t in tensors.items()},
-        output / "model.safetensors",
-    )
+    write_config(output, CONFIG)
+    write_weights(output, tensors)
     tokenizer().save(str(output / "tokenizer.json"))
     (output / SEQUENCES).write_text(rows)
     return output

@@ -1,8 +1,8 @@
 """The frozen figures by name: one file each, that can be computed and compared alone.
 
 Sums over the stages of a plan are written out in `totals`, so that they mean the same next year; their names
-are those that `sim` counts (see `OPERATIONS` in `subject` for one that was renamed). Files are for reading
-diffs: keys sorted, and each list or object that fits into a line stands in one.
+are those that `sim` counts. Files are for reading diffs: keys sorted, and each list or object that fits into
+a line stands in one.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ WIDTH = 108
 
 @dataclass(frozen=True)
 class Part:
-    """compute: the figures, as JSON data. cost: in words. needs: a file or folder outside the repository."""
+    """compute: the figures, as JSON data. needs: a file or folder outside the repository."""
 
     compute: Callable[[], Facts]
-    cost: str
     needs: Path | None = None
 
 
@@ -100,20 +99,20 @@ def _of_float_and_fixed(texts: Sequence[str]) -> Facts:
     return {"logits": {"float": subject.float_logits(texts), "fixed": fixed}, "overflows": overflows}
 
 
-PARTS = {
-    "sst2-thor": Part(lambda: _sst2("thor"), "seconds"),
-    "sst2-arion": Part(lambda: _sst2("arion"), "a minute"),
-    "sst2-moai": Part(lambda: _sst2("moai"), "a minute"),
-    "minilm-thor": Part(lambda: _minilm("thor"), "minutes"),
-    "minilm-arion": Part(lambda: _minilm("arion"), "minutes"),
-    "dashformer-arion": Part(lambda: _dashformer("arion"), "a minute", DASHFORMER),
-    "sst2-two-party": Part(_sst2_two_party, "seconds"),
-    "minilm-estimate": Part(_minilm_estimate, "seconds"),
-    "minilm-two-party": Part(_minilm_session, "a minute"),
-    "logits-shipped": Part(lambda: _logits(_shipped, _of_float_and_fixed), "seconds"),
-    "logits-validation": Part(lambda: _logits(_validation, _of_float_and_fixed), "seconds", SENTENCES),
-    "logits-thor": Part(lambda: _logits(_validation, _of_circuit("thor")), "half a minute", SENTENCES),
-    "logits-arion": Part(lambda: _logits(_validation, _of_circuit("arion")), "a minute", SENTENCES),
+PARTS = {  # seconds each, of batches, MiniLM-L6 and sessions a minute or some
+    "sst2-thor": Part(lambda: _sst2("thor")),
+    "sst2-arion": Part(lambda: _sst2("arion")),
+    "sst2-moai": Part(lambda: _sst2("moai")),
+    "minilm-thor": Part(lambda: _minilm("thor")),
+    "minilm-arion": Part(lambda: _minilm("arion")),
+    "dashformer-arion": Part(lambda: _dashformer("arion"), DASHFORMER),
+    "sst2-two-party": Part(_sst2_two_party),
+    "minilm-estimate": Part(_minilm_estimate),
+    "minilm-two-party": Part(_minilm_session),
+    "logits-shipped": Part(lambda: _logits(_shipped, _of_float_and_fixed)),
+    "logits-validation": Part(lambda: _logits(_validation, _of_float_and_fixed), SENTENCES),
+    "logits-thor": Part(lambda: _logits(_validation, _of_circuit("thor")), SENTENCES),
+    "logits-arion": Part(lambda: _logits(_validation, _of_circuit("arion")), SENTENCES),
 }
 
 

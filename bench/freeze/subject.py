@@ -1,8 +1,8 @@
 """The only module of the freezing that names `tacita`: code that moves is followed here and nowhere else.
 
 Everything that it hands on is plain data (numbers, texts, dictionaries), in words that stay when the code's
-own words change. A stage or an operation that gets another name while it stays the same thing is written into
-`STAGES` or `OPERATIONS`, so that its figures are still compared with the frozen ones.
+own words change. A stage that gets another name while it stays the same thing is written into `STAGES`, so
+that its figures are still compared with the frozen ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from bench.models.dashformer import SEQUENCES, convert
 from bench.models.shapes import SHAPES, random_tensors
-from bench.options import read_examples
+from bench.options import read_examples, shipped_prices
 from bench.runs.batch import DASHFORMER_TOKENS
 from bench.runs.dashformer import split
 from bench.runs.two_party.cases.accuracy import by_interpreter
@@ -38,7 +38,6 @@ from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.circuit import circuit_of
 from tacita.plans.commitment import LINKS
 from tacita.plans.plan import PlacedStage, Plan, TensorInfo
-from tacita.plans.prices.cost import Prices
 from tacita.plans.scheme import shape_of
 from tacita.schemes.ciphertexts import _backend
 from tacita.two_party.plan.plan import TwoPartyPlan
@@ -55,7 +54,6 @@ STAGES: Mapping[str, str] = {
     r"pooler\.tanh\.argument": "pooler",
     r"pooler\.tanh": "tanh",
 }
-OPERATIONS: Mapping[str, str] = {}  # the same for the operations that `sim` counts
 MINILM_TEXTS, MINILM_SEED = 16, 1
 ENDS = "client", "server"
 MINILM_WEIGHTS = "random, in MiniLM-L6's exact shape (bench/models/shapes.py, seed 1)"
@@ -121,7 +119,7 @@ def _inputs(scheme: str) -> int | None:
 
 
 def _plan(model: Checkpoint, scheme: str, inputs: int | None, **how: Any) -> Plan:
-    prices = Prices.shipped(RING)
+    prices = shipped_prices(RING)
     plan = api.plan(model, scheme=scheme, inputs=inputs, preset=PRESET, prices=prices, **how)
     assert isinstance(plan, Plan)  # of a scheme with requests
     return plan
@@ -131,8 +129,7 @@ def prices_facts() -> Facts:
     """The price table by which seconds are predicted, and its hash: those by another one do not compare."""
     package, *names = PRICES
     content = resources.files(package).joinpath(*names).read_bytes()
-    prices = Prices.shipped(RING)
-    assert prices is not None
+    prices = shipped_prices(RING)
     said = {"machine": prices.machine, "threads": prices.threads, "source": prices.source}
     return {**said, "table": "/".join(PRICES), "sha256": hashlib.sha256(content).hexdigest()}
 
@@ -176,7 +173,7 @@ def _stage_facts(stage: PlacedStage, seconds: float, size: int) -> Facts:
         "kinds": list(stage.kinds),
         "levels_in": dict(stage.levels),
         "levels_out": dict(stage.out_levels),
-        "counts": {OPERATIONS.get(op, op): n for op, n in stage.counts.items()},
+        "counts": dict(stage.counts),
         "seconds": _rounded(seconds),
         "bytes": size,
     }

@@ -150,7 +150,7 @@ def test_an_unknown_part_is_refused() -> None:
 
 
 def test_absent_data_are_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    part = Part(lambda: pytest.fail("computed"), "", tmp_path / "sst2")
+    part = Part(lambda: pytest.fail("computed"), tmp_path / "sst2")
     monkeypatch.setitem(freeze.PARTS, "logits-thor", part)
     assert freeze.check("logits-thor", freeze.FROZEN) == (0, "skipped: sst2 is not in ../shared/data")
 

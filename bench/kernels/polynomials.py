@@ -62,14 +62,17 @@ class Chain:
     shift: float
     stages: list[tuple[int, list[float], float]]
 
-    def steps(self, x: Array) -> list[Array]:
-        t = [self.sigma * x + self.shift]
-        for sign, mix, constant in self.stages:
-            t.append(
-                sign * t[-1] ** 2
-                + sum((c * u for c, u in zip(mix, t, strict=False)), np.zeros_like(x))
-                + constant
-            )
+    def steps(
+        self,
+        x: Array,
+        rounded: Callable[[Array], Array] = lambda values: values,
+        constant: Callable[[float], float] = float,
+    ) -> list[Array]:
+        """rounded: what is stored of a t. constant: of a coefficient."""
+        t = [rounded(self.sigma * x + constant(self.shift))]
+        for sign, mix, free in self.stages:
+            mixed = sum((constant(c) * u for c, u in zip(mix, t, strict=False)), np.zeros_like(x))
+            t.append(rounded(sign * t[-1] ** 2 + mixed + free))
         return t
 
 
@@ -157,11 +160,7 @@ def fixed_point_error(chain: Chain, target: Target) -> tuple[float, float]:
     def constant(value: float) -> float:
         return round(value / unit) * unit
 
-    t = [rounded(chain.sigma * x + constant(chain.shift))]
-    for sign, mix, free in chain.stages:
-        mixed = sum((constant(c) * u for c, u in zip(mix, t, strict=False)), np.zeros_like(x))
-        t.append(rounded(sign * t[-1] ** 2 + mixed + free))
-    errors = 2.0**target.exponent * t[-1] - target.function(x)
+    errors = 2.0**target.exponent * chain.steps(x, rounded, constant)[-1] - target.function(x)
     return float(np.abs(errors).max()), float(errors.mean())
 
 

@@ -86,9 +86,9 @@ BERT_BASE = (
 )
 
 
-def sized(layers: int, hidden: int, heads: int, wide: int) -> BertConfig:
-    """A [CLS] classifier of these sizes that starts from hidden states."""
-    return BertConfig(
+def sized(layers: int, hidden: int, heads: int, wide: int, *, family: str = "bert") -> Any:
+    """Returns the configuration of a classifier of these sizes that starts from hidden states."""
+    return FAMILIES[family].config(
         layers=layers,
         hidden=hidden,
         heads=heads,

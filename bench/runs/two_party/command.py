@@ -40,11 +40,8 @@ CASES: dict[str, Case] = {
         pieces.Less(),
         pieces.Ferret(),
         models.DefaultModel(),
-        models.TinyShape(),
         models.MiniLm(),
-        models.BertBaseShape(),
-        models.BertLargeShape(),
-        models.VitBaseShape(),
+        *models.RANDOM_SHAPES,
         Accuracy(),
         Search(),
     )

@@ -10,14 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from bench.models.shapes import random_tensors
+from bench.models.shapes import random_tensors, sized
 from bench.runs.two_party.cases.case import Array, Case, Floats, Prepared, Report, errors
 from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
-from tacita.models.registry import FAMILIES, Config
 from tacita.planning.request import PlanRequest
 from tacita.texts.embedding import ImageConfig
 from tacita.two_party.arithmetic.residues import from_floats
@@ -128,35 +127,22 @@ class MiniLm(Model):
         return embed(model, TEXT, self.tokens)
 
 
-class BertBaseShape(Model):
-    """12 layers, hidden 768, 12 heads, 3072 wide, random weights of calibrated scale; from hidden states,
-    without embedding."""
+class RandomShape(Model):
+    """Layers, hidden, heads and inner width of these sizes, random weights of calibrated scale; from hidden
+    states, without embedding. changes: of the configuration. named: see `Case`."""
 
-    name = "bert_base_shape"
-    family, sizes = "bert", (12, 768, 12, 3072)
+    SMALL = (2, 64, 2, 128)
     CALIBRATION = 3  # random inputs beside the measured one
 
-    def config(self, options: Options) -> Config:
-        """Small: two layers, hidden 64."""
-        layers, hidden, heads, wide = (2, 64, 2, 128) if options.small else self.sizes
-        found: Config = FAMILIES[self.family].config(
-            layers=layers,
-            hidden=hidden,
-            heads=heads,
-            intermediate=wide,
-            vocab=8,
-            positions=512,
-            types=2,
-            activation="gelu",
-            pooling="pooler" if self.family == "bert" else "cls",
-            norm_eps=1e-12,
-            labels=("negative", "positive"),
-            embeddings=False,
-        )
-        return found
+    def __init__(
+        self, name: str, *sizes: int, tokens: int = TOKENS, named: bool = False, **changes: Any
+    ) -> None:
+        self.name, self.named, self.tokens, self._sizes, self._changes = name, named, tokens, sizes, changes
 
     def checkpoint(self, options: Options) -> Checkpoint:
-        config = self.config(options)
+        family = "vit" if "image" in self._changes else "bert"
+        layers, hidden, heads, wide = self.SMALL if options.small else self._sizes
+        config = replace(sized(layers, hidden, heads, wide, family=family), **self._changes)
         tensors = random_tensors(config, self.rng("weights"))
         return from_tensors(config, tensors, name=f"{self.name} (random weights)")
 
@@ -171,37 +157,16 @@ class BertBaseShape(Model):
         return make_two_party_plan(stated, PlanRequest(tokens=self.tokens, hidden_states=states))
 
 
-class BertLargeShape(BertBaseShape):
-    """24 layers, hidden 1024, 16 heads, 4096 wide; only when it is named."""
-
-    name = "bert_large_shape"
-    sizes = (24, 1024, 16, 4096)
-    named = True
-
-
-class VitBaseShape(BertBaseShape):
-    """12 layers of BERT-base's sizes, norms before the blocks, [CLS] and 196 patches; only when it is
-    named."""
-
-    name = "vit_base_shape"
-    family, tokens = "vit", 197
-    named = True
-
-    def config(self, options: Options) -> Config:
-        """Returns the base's configuration for an image of as many tokens."""
-        base: Any = super().config(options)
-        found: Config = replace(base, image=ImageConfig(size=224, patch=16, extra=1), positions=self.tokens)
-        return found
-
-
-class TinyShape(BertBaseShape):
-    """2 whole layers, hidden 128, 2 heads, 512 wide, random weights: the peer's case, every layer on all
-    tokens; the mean is compared."""
-
-    name = "tiny_shape"
-
-    def config(self, options: Options) -> Config:
-        base: Any = super().config(Options(small=True))
-        hidden, wide = (64, 128) if options.small else (128, 512)
-        found: Config = replace(base, hidden=hidden, intermediate=wide, pooling="mean", labels=())
-        return found
+BASE, PATCHES = (12, 768, 12, 3072), 197  # [CLS] and 196
+VIT: dict[str, Any] = {
+    "pooling": "cls",
+    "image": ImageConfig(size=224, patch=16, extra=1),
+    "positions": PATCHES,
+}
+RANDOM_SHAPES = (
+    # the peer's case: every layer on all tokens; the mean is compared
+    RandomShape("tiny_shape", 2, 128, 2, 512, pooling="mean", labels=()),
+    RandomShape("bert_base_shape", *BASE),
+    RandomShape("bert_large_shape", 24, 1024, 16, 4096, named=True),
+    RandomShape("vit_base_shape", *BASE, tokens=PATCHES, named=True, **VIT),
+)

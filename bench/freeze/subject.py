@@ -1,16 +1,14 @@
 """The only module of the freezing that names `tacita`: code that moves is followed here and nowhere else.
 
 Everything that it hands on is plain data (numbers, texts, dictionaries), in words that stay when the code's
-own words change. A stage that gets another name while it stays the same thing is written into `STAGES`, so
-that its figures are still compared with the frozen ones.
+own words change. A stage that gets another name while it stays the same thing gets it in frozen files too.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import lru_cache
@@ -25,6 +23,7 @@ from bench.models.shapes import SHAPES, random_tensors
 from bench.options import read_examples, shipped_prices
 from bench.runs.batch import DASHFORMER_TOKENS
 from bench.runs.dashformer import split
+from bench.runs.harness import Group, Machine, Ran, ask, unrounded
 from bench.runs.two_party.cases.accuracy import by_interpreter
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed, from_tensors, load
@@ -32,28 +31,15 @@ from tacita.checkpoint.reference import reference
 from tacita.client.store import PublicCache
 from tacita.data import DEFAULT_MODEL
 from tacita.models.bert import BertConfig
-from tacita.packings import executor
-from tacita.packings.executor import RESPONSE
 from tacita.planning.calibrate.calibrate import load_texts
-from tacita.planning.circuit import circuit_of
 from tacita.plans.commitment import LINKS
 from tacita.plans.plan import PlacedStage, Plan, TensorInfo
-from tacita.plans.scheme import shape_of
-from tacita.schemes.ciphertexts import _backend
 from tacita.two_party.plan.plan import TwoPartyPlan
 from tacita.two_party.protocol.party import Party, pair
 
 Facts = dict[str, Any]
 TOKENS, BATCH, PRESET, RING = 128, 256, "n16", 16
 PRICES = ("tacita.plans.prices", "tables", f"n{RING}.json")  # the shipped table: package, folder, file
-# name of today -> frozen name, as patterns: stages were called by layer, now by node
-STAGES: Mapping[str, str] = {
-    r"(layer\d+)\.norm(\d)\.variance": r"\1.variance\2",
-    r"(layer\d+)\.feed_forward": r"\1.forward",
-    r"(layer\d+)\.(?:attention|feed_forward)\.(\w+)": r"\1.\2",
-    r"pooler\.tanh\.argument": "pooler",
-    r"pooler\.tanh": "tanh",
-}
 MINILM_TEXTS, MINILM_SEED = 16, 1
 ENDS = "client", "server"
 MINILM_WEIGHTS = "random, in MiniLM-L6's exact shape (bench/models/shapes.py, seed 1)"
@@ -168,7 +154,7 @@ def _file_facts(tensors: Sequence[TensorInfo]) -> Facts:
 
 def _stage_facts(stage: PlacedStage, seconds: float, size: int) -> Facts:
     return {
-        "name": _frozen(stage.name),
+        "name": stage.name,
         "bootstraps": list(stage.bootstraps),
         "kinds": list(stage.kinds),
         "levels_in": dict(stage.levels),
@@ -179,34 +165,15 @@ def _stage_facts(stage: PlacedStage, seconds: float, size: int) -> Facts:
     }
 
 
-def _frozen(stage: str) -> str:
-    """What the frozen figures call it."""
-    for pattern, name in STAGES.items():
-        if found := re.fullmatch(pattern, stage):
-            return found.expand(name)
-    return stage
-
-
 def circuit_logits(scheme: str, texts: Sequence[str], backend: str) -> list[list[float]]:
     """The shipped model's circuit on `plain` or `sim` (seed 0), not rounded.
 
     Rows take one run a text, the others one batch for all of them.
     """
-    plan = sst2_plan(scheme)
-    groups = [[text] for text in texts] if plan.batch == 1 else [list(texts)]
-    return [values for group in groups for values in _run(plan, group, backend)]
-
-
-def _run(plan: Plan, texts: Sequence[str], backend: str) -> list[list[float]]:
-    """Runs the circuit as `api.classify_batch_locally` does, which rounds."""
-    model = sst2_tiny()
-    be: Any = _backend(plan, backend, 0, shape_of(plan).shrunk(len(texts)).slots)
-    circuit, levels = circuit_of(plan, model, texts=len(texts)), {t.name: t.level for t in plan.request}
-    packed = circuit.request.pack([embed(model, text, plan.tokens) for text in texts])
-    live = {name: tuple(be.encrypt(v, levels[name]) for v in vectors) for name, vectors in packed.items()}
-    out = executor.run(plan.stages, circuit.stages, be, live)
-    answers = circuit.response.read([be.decrypt(ciphertext) for ciphertext in out[RESPONSE]])
-    return [_floats(answer.values) for answer in answers[: len(texts)]]
+    plan, ran = sst2_plan(scheme), Ran()
+    for group in [[text] for text in texts] if plan.batch == 1 else [list(texts)]:
+        ask(unrounded(plan), sst2_tiny(), [Group(group)], Machine(backend), ran)
+    return [_floats(logits) for logits in ran.logits]
 
 
 def float_logits(texts: Sequence[str]) -> list[list[float]]:

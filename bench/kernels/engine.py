@@ -27,7 +27,7 @@ from tacita.schemes.operation_prices import LIMBS_AT_LEVEL_0, best_ms, price_tab
 
 BENCH_LEVEL = 9  # 12 limbs
 REPEATS = 5
-BOOTSTRAPS = 5  # on one thread; other users of a machine slow single ones down by a quarter
+BOOTSTRAPS, PRICED = 5, 2  # on one thread, where other users slow single ones by a quarter; on all
 WHOLE: Shares = (  # seconds of each step on two cores
     ("keygen", 40.0),
     ("load keys", 10.0),
@@ -57,14 +57,14 @@ def _operations(bench: Bench) -> dict[str, Any]:
     }
 
 
-def _bootstrap_prices(bench: Bench, repeats: int = 2) -> dict[str, dict[str, float]]:
+def _bootstrap_prices(bench: Bench) -> dict[str, dict[str, float]]:
     """Milliseconds by kind: of one ciphertext with all threads, and of each of two. The matrices must have
     been encoded by a bootstrap before."""
     prices: dict[str, dict[str, float]] = {}
     for kind, real in (("complex", False), ("real", True)):
         one, two = bench.encrypt(0, 3, real=real), bench.encrypt(0, 4, real=real)
-        alone = best_ms(partial(bench.all.bootstrap, [one], [kind]), repeats)
-        both = best_ms(partial(bench.all.bootstrap, [one, two], [kind, kind]), repeats)
+        alone = best_ms(partial(bench.all.bootstrap, [one], [kind]), PRICED)
+        both = best_ms(partial(bench.all.bootstrap, [one, two], [kind, kind]), PRICED)
         prices[kind] = {"alone": alone, "each": both / 2}
     return prices
 

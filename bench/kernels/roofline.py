@@ -14,7 +14,6 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,9 +55,9 @@ CARDS = (
 )
 
 
-def instructions(path: Path = BUDGETS) -> dict[str, int]:
+def instructions() -> dict[str, int]:
     """Returns the instructions on doubles of a work-item of each kernel, on sm_90."""
-    rows = tomllib.loads(path.read_text(encoding="utf-8"))["F64"]["sm_90"]
+    rows = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))["F64"]["sm_90"]
     return {name: row["fp64"] for name, row in rows.items()}
 
 

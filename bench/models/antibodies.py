@@ -42,18 +42,18 @@ def germlines(genes: Sequence[str] = HEAVY + LIGHT) -> list[tuple[str, str]]:
     return [(name, letters) for name, letters in lines if name.startswith(tuple(genes))]
 
 
-def sequences(count: int, seed: int = 1, genes: Sequence[str] = HEAVY + LIGHT) -> list[str]:
+def sequences(count: int, genes: Sequence[str] = HEAVY + LIGHT) -> list[str]:
     """So many different ones, of random genes."""
-    r, known, found = random.Random(seed), germlines(genes), dict[str, None]()
+    r, known, found = random.Random(1), germlines(genes), dict[str, None]()
     while len(found) < count:
         found.setdefault(_sequence(r, *r.choice(known)))
     return list(found)
 
 
-def masked_sequences(count: int, mask: str, seed: int = 1, genes: Sequence[str] = HEAVY + LIGHT) -> list[str]:
+def masked_sequences(count: int, mask: str, genes: Sequence[str] = HEAVY + LIGHT) -> list[str]:
     """Returns `sequences` with three amino acids of each one replaced by the mask."""
-    r = random.Random(seed)
-    return [_masked(r, sequence, mask) for sequence in sequences(count, seed, genes)]
+    r = random.Random(1)
+    return [_masked(r, sequence, mask) for sequence in sequences(count, genes)]
 
 
 def _sequence(r: random.Random, gene: str, letters: str) -> str:
@@ -65,8 +65,8 @@ def _sequence(r: random.Random, gene: str, letters: str) -> str:
     return "".join(found)
 
 
-def _masked(r: random.Random, sequence: str, mask: str, count: int = 3) -> str:
-    hidden = set(r.sample(range(len(sequence)), count))
+def _masked(r: random.Random, sequence: str, mask: str) -> str:
+    hidden = set(r.sample(range(len(sequence)), 3))
     return "".join(mask if at in hidden else letter for at, letter in enumerate(sequence))
 
 

@@ -256,18 +256,18 @@ def nanoguard(
     emit(found, json)
 
 
-def prompts(part: str, count: int = COUNT) -> list[tuple[str, str]]:
+def prompts(part: str) -> list[tuple[str, str]]:
     """(text, kind) of "texts" or "test", the kinds in turn. No text comes twice."""
     rng = random.Random(f"{SEED} {part}")
-    found = [_filled(rng, kind, PARTS[part], count) for kind in TEMPLATES]
+    found = [_filled(rng, kind, PARTS[part]) for kind in TEMPLATES]
     kinds = list(TEMPLATES)
     return [(text, kind) for row in zip(*found, strict=True) for text, kind in zip(row, kinds, strict=True)]
 
 
-def _filled(rng: random.Random, kind: str, first: int, count: int) -> list[str]:
+def _filled(rng: random.Random, kind: str, first: int) -> list[str]:
     """Fills every other template, from the first on."""
     templates, texts = TEMPLATES[kind][first::2], dict[str, None]()
-    while len(texts) < count:
+    while len(texts) < COUNT:
         chosen = {name: rng.choice(words) for name, words in WORDS.items()}
         text = rng.choice(templates).format(**chosen)
         texts |= {text: None} if len(text) <= MOST else {}

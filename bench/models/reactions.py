@@ -44,10 +44,10 @@ TEMPLATES = (
 TRIES = 200  # of the generator for each reaction
 
 
-def reactions(count: int, seed: int = 1) -> list[str]:
+def reactions(count: int) -> list[str]:
     """So many different ones, all transformations in turn while they have others, of random blocks. Raises
     ValueError for more than there are, about a thousand."""
-    r, found = random.Random(seed), dict[str, None]()
+    r, found = random.Random(1), dict[str, None]()
     for template in islice(cycle(TEMPLATES), TRIES * count):
         if len(found) == count:
             return list(found)
@@ -56,10 +56,10 @@ def reactions(count: int, seed: int = 1) -> list[str]:
     raise ValueError(f"{count} reactions: these building blocks make {len(found)}")
 
 
-def masked_reactions(count: int, seed: int = 1) -> list[str]:
+def masked_reactions(count: int) -> list[str]:
     """Returns `reactions`; in each one, an atom of the product is masked."""
-    r = random.Random(seed)
-    return [_masked(reaction, r) for reaction in reactions(count, seed)]
+    r = random.Random(1)
+    return [_masked(reaction, r) for reaction in reactions(count)]
 
 
 def _masked(reaction: str, r: random.Random) -> str:

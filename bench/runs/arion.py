@@ -62,14 +62,14 @@ Array = NDArray[np.float64]
 CONTEXT = "layer0.attention.context"
 
 
-def perturbed(hidden: Array, count: int, noise: float, seed: int = 0) -> list[Array]:
+def perturbed(hidden: Array, count: int, noise: float) -> list[Array]:
     """Inputs to calibrate on in place of the one sentence that there is: its token vectors in another order,
     each with noise.
 
     hidden: (tokens, features). noise: standard deviation, as a share of each feature's over the tokens. No
     row of the result is a row of the sentence.
     """
-    rng, spread = np.random.default_rng(seed), noise * hidden.std(axis=0)
+    rng, spread = np.random.default_rng(0), noise * hidden.std(axis=0)
     return [rng.permutation(hidden) + rng.normal(size=hidden.shape) * spread for _ in range(count)]
 
 

@@ -16,9 +16,9 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int, *, alone: bool = False) -> float:
-    """That a process and those that come from it have taken so far; alone: the process itself."""
-    ticks = sum((_stat(each, 11) or 0) + (_stat(each, 12) or 0) for each in ([pid] if alone else family(pid)))
+def cpu_seconds(pid: int) -> float:
+    """That a process and those that come from it have taken so far."""
+    ticks = sum((_stat(each, 11) or 0) + (_stat(each, 12) or 0) for each in family(pid))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

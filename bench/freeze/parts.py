@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +38,9 @@ class Part:
     needs: Path | None = None
 
 
-def _planned(make: Callable[[], Any], weights: str) -> Facts:
-    facts = subject.plan_facts(make())
+def _planned(make: Callable[[str], Any], scheme: str, weights: str) -> Facts:
+    facts = subject.plan_facts(make(scheme))
     return {**facts, "weights": weights, "prices": subject.prices_facts(), "totals": totals(facts["stages"])}
-
-
-def _sst2(scheme: str) -> Facts:
-    return _planned(lambda: subject.sst2_plan(scheme), "models/sst2-tiny")
-
-
-def _minilm(scheme: str) -> Facts:
-    return _planned(lambda: subject.minilm_plan(scheme), subject.MINILM_WEIGHTS)
-
-
-def _dashformer(scheme: str) -> Facts:
-    return _planned(lambda: subject.dashformer_plan(DASHFORMER, scheme), "published, converted")
 
 
 def _sst2_two_party() -> Facts:
@@ -100,12 +89,18 @@ def _of_float_and_fixed(texts: Sequence[str]) -> Facts:
 
 
 PARTS = {  # seconds each, of batches, MiniLM-L6 and sessions a minute or some
-    "sst2-thor": Part(lambda: _sst2("thor")),
-    "sst2-arion": Part(lambda: _sst2("arion")),
-    "sst2-moai": Part(lambda: _sst2("moai")),
-    "minilm-thor": Part(lambda: _minilm("thor")),
-    "minilm-arion": Part(lambda: _minilm("arion")),
-    "dashformer-arion": Part(lambda: _dashformer("arion"), DASHFORMER),
+    **{
+        f"sst2-{scheme}": Part(partial(_planned, subject.sst2_plan, scheme, "models/sst2-tiny"))
+        for scheme in ("thor", "arion", "moai")
+    },
+    **{
+        f"minilm-{scheme}": Part(partial(_planned, subject.minilm_plan, scheme, subject.MINILM_WEIGHTS))
+        for scheme in ("thor", "arion")
+    },
+    "dashformer-arion": Part(
+        partial(_planned, partial(subject.dashformer_plan, DASHFORMER), "arion", "published, converted"),
+        DASHFORMER,
+    ),
     "sst2-two-party": Part(_sst2_two_party),
     "minilm-estimate": Part(_minilm_estimate),
     "minilm-two-party": Part(_minilm_session),

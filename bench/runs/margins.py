@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,20 +57,12 @@ Array = NDArray[np.float64]
 Functions = Annotated[str, option("--functions", help="tacita or thor.")]
 
 
-@dataclass(frozen=True)
-class Circuit:
-    """What is asked of a plan on ciphertexts."""
-
-    packing: str | None
-    functions: str
-
-    def plan(self, model: Checkpoint, texts: Sequence[str], known: Sequence[str] | None) -> Plan:
-        """Plans a length that holds all texts, calibrated on those that are known."""
-        how: dict[str, Any] = {"packing": self.packing, "functions": self.functions}
-        how |= {"prices": prices_here(PRESET), "tokens": length(model, texts), "texts": known}
-        plan = tacita.plan(model, scheme="thor", **how)
-        assert isinstance(plan, Plan)
-        return plan
+def plan_for(model: Checkpoint, texts: Sequence[str], known: Sequence[str] | None, **circuit: Any) -> Plan:
+    """Plans a length that holds all texts, calibrated on those that are known."""
+    how: dict[str, Any] = {"prices": prices_here(PRESET), "tokens": length(model, texts), "texts": known}
+    plan = tacita.plan(model, scheme="thor", **how, **circuit)
+    assert isinstance(plan, Plan)
+    return plan
 
 
 def noise_margins(
@@ -85,32 +76,26 @@ def noise_margins(
     functions: Functions = "tacita",
 ) -> None:
     """Count answers that noise takes out of calibrated intervals, or errors above the stated bound."""
-    loaded, circuit = tacita.load(model) if model else tacita.load(), Circuit(packing, functions)
+    loaded = tacita.load(model) if model else tacita.load()
+    circuit: dict[str, Any] = {"packing": packing, "functions": functions}
     given = lines_of(texts) if texts else texts_of(model) if model else [str(text) for text in load_texts()]
     if not unseen:
         some = list(islice(short(loaded, given, LENGTHS[-1]), inputs + calibration))
-        emit_rows(lost(loaded, circuit, some, divided(some, inputs, calibration), seeds))
+        known, asked = divided(some, inputs, calibration)
+        emit_rows(lost(loaded, plan_for(loaded, some, known, **circuit), asked, seeds))
         return
     if texts is None:
         raise InputError("noise-margins: --unseen without --texts", hint="a file of texts that are asked")
     asked, usual = list(short(loaded, given, 64)), model is None or texts_of(model) != given
-    known = None if usual else asked[:calibration]
-    asked = asked if usual else asked[calibration:]
+    some, asked = asked[:calibration], asked if usual else asked[calibration:]
     asked = asked[:: max(1, len(asked) // unseen)][:unseen]
-    emit_rows([above_bound(loaded, circuit.plan(loaded, asked, known), asked, inputs)])
+    plan = plan_for(loaded, asked, None if usual else some, **circuit)
+    emit_rows([above_bound(loaded, plan, asked, inputs)])
 
 
-def lost(
-    model: Checkpoint,
-    circuit: Circuit,
-    texts: Sequence[str],
-    parts: tuple[Sequence[str], Sequence[str]],
-    seeds: int,
-) -> Iterator[dict[str, Any]]:
-    """Yields how many draws of noise lose the answer of each text that is asked. parts: those that calibrate,
-    those that are asked."""
-    plan = circuit.plan(model, texts, parts[0])
-    for text in parts[1]:
+def lost(model: Checkpoint, plan: Plan, asked: Sequence[str], seeds: int) -> Iterator[dict[str, Any]]:
+    """Yields how many draws of noise lose the answer of each text that is asked."""
+    for text in asked:
         answers = (api.classify_locally(plan, model, text, backend="sim", seed=seed) for seed in range(seeds))
         count = sum(any("intervals" in warning for warning in answer.warnings) for answer in answers)
         yield {"lost": count, "of": seeds}

@@ -277,8 +277,11 @@ def _both(block: Block, params: Any, steps: _Steps, alone: bool) -> dict[str, An
     routes: dict[str, Any] = (
         {"leaf": leaf} if alone else {"leaf": leaf, "slots": SlotRoute(block, params.slots)}
     )
+    rotations = [pair for route in routes.values() for pair in route.rotations(params)]
     with tempfile.TemporaryDirectory(prefix="tacita-bench-") as folder:
-        machine = _machine(params, routes, Path(folder), steps)
+        machine = Machine.generate(params, rotations, Path(folder), steps)
+        for route in routes.values():
+            route.prepare(machine)
     report = {name: _measured(route, block, machine, name, steps) for name, route in routes.items()}
     depth, values = series_depth(len(leaf.gelu.cosines) - 1), block.z.size
     gelu_seconds = next(s["seconds"] for s in report["leaf"]["stages"] if s["name"] == "gelu")
@@ -304,14 +307,6 @@ def _both(block: Block, params: Any, steps: _Steps, alone: bool) -> dict[str, An
         "security_bits": params.security_bits,
         "simd": compiled.native.simd_path(),
     }
-
-
-def _machine(params: Any, routes: dict[str, Any], folder: Path, steps: _Steps) -> Machine:
-    rotations = [pair for route in routes.values() for pair in route.rotations(params)]
-    machine = Machine.generate(params, rotations, folder, steps)
-    for route in routes.values():
-        route.prepare(machine)
-    return machine
 
 
 def _measured(route: Any, block: Block, machine: Machine, name: str, steps: _Steps) -> dict[str, Any]:

@@ -32,7 +32,6 @@ from tacita.client.session import embedded
 from tacita.errors import InputError
 from tacita.evaluate import Server
 from tacita.evaluate.session import MEMORY_GB, Usage
-from tacita.packings.base import Circuit
 from tacita.planning.circuit import circuit_of
 from tacita.planning.request import NEAREST
 from tacita.plans import engine
@@ -154,7 +153,9 @@ class LayerErrors:
     def __init__(self, plan: Plan, model: Checkpoint) -> None:
         self.worst: dict[str, float] = {}
         self._model, self._circuit = model, circuit_of(plan, model, texts=1)
-        self._layers = {stage: layer for layer, stage in last_norms(self._circuit).items()}
+        compared = [stage.name for stage in self._circuit.stages if stage.name in self._circuit.probes]
+        last = {name.partition(".")[0]: name for name in compared}
+        self._layers = {stage: layer for layer, stage in last.items()}
         self._trace: dict[str, Array] = {}
         self._real: NDArray[np.bool_] = np.ones(0, dtype=bool)
 
@@ -172,12 +173,6 @@ class LayerErrors:
         wanted = self._trace[probe.reference][rows]
         error = float(np.abs(found[rows] - wanted).max() / np.ptp(wanted))
         self.worst[layer] = max(error, self.worst.get(layer, 0.0))
-
-
-def last_norms(circuit: Circuit) -> dict[str, str]:
-    """Layer -> the last stage of it that can be compared."""
-    compared = [stage.name for stage in circuit.stages if stage.name in circuit.probes]
-    return {name.partition(".")[0]: name for name in compared}
 
 
 def unrounded(plan: Plan) -> Plan:

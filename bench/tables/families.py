@@ -149,7 +149,7 @@ def rows() -> Iterator[tuple[str, ...]]:
 
 
 def parts() -> dict[str, list[str]]:
-    """Lines of the page by the names of their markers."""
+    """Returns the lines of the page by the names of their markers."""
     table = markdown(("family", "answer", "folder", *SLOTS, TWO_PARTY), rows())
     return {"families": [*table], "refused-folders": [f"* {words}" for words in FOLDERS.values()]}
 

@@ -119,7 +119,8 @@ def two_party(
             err.print(f"left out: {shown(str(missing))}", soft_wrap=True)
         else:
             write_report(json, report | {"left_out": skipped})
-    with reporting(json, report | {"left_out": skipped} | _alone(report["cases"], names)):
+    alone = report["cases"][names[0]] if len(names) == 1 else {}  # its figures are at the top as well
+    with reporting(json, report | {"left_out": skipped} | alone):
         _show_cases(report)
         if profile:
             for name, figures in report["cases"].items():
@@ -170,11 +171,6 @@ def generate(
         _show_generated(report, prompt_tokens)
         if profile:
             _show_operations(name, report["operations"])
-
-
-def _alone(found: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The figures of a single case are at the top of the report as well."""
-    return dict(found[names[0]]) if len(names) == 1 else {}
 
 
 def _steps_shown(show: Callable[[Progress], None]) -> Callable[[str, str, float], None]:

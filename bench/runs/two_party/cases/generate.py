@@ -215,17 +215,12 @@ def _shared(options: Options) -> TwoPartyPlan:
     return parse_plan((Path(options.folder) / PLAN).read_bytes())
 
 
-def readers(model: Checkpoint, plan: TwoPartyPlan) -> tuple[FloatSource, Integers]:
-    """Floats, and the integers of two parties."""
-    return FloatSource(model, plan.begin), Integers(model, plan)
-
-
 def logits_of(
     model: Checkpoint, plan: TwoPartyPlan, prompt: list[int], tokens: list[int]
 ) -> tuple[Floats, Floats]:
     """(tokens, vocab) each: by floats, and by the integers that the shares add up to, behind the same tokens
     that the parties wrote."""
-    floats, fixed = readers(model, plan)
+    floats, fixed = FloatSource(model, plan.begin), Integers(model, plan)
     steps = (prompt, *([token] for token in tokens[:-1]))
     read = [(floats.logits(ids)[0], fixed.logits(ids)[0]) for ids in steps]
     return np.array([each for each, _ in read]), np.array([each for _, each in read])

@@ -36,7 +36,7 @@ from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
 from bench.runs.families import divided, short
 from bench.runs.harness import REQUEST, Group, Machine, Ran, Sample, ask, cosine, figures, quality
 from bench.runs.one import CALIBRATING, SEEDS, ShapeName
-from bench.runs.stages import operation_counts, show_stages, stage_rows
+from bench.runs.stages import ROTATIONS, show_stages, stage_rows
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.console import duration, out, progress, reporting, shown, size
@@ -54,6 +54,7 @@ from tacita.plans import engine
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.resources import threads as all_threads
+from tacita.schemes.ciphertexts import key_switches
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import PlanOptions
@@ -249,7 +250,8 @@ def _measured(task: Task, machine: Machine) -> dict[str, Any]:
         "seconds_per_input": wall / task.inputs,
         "seconds": seconds,
         "predicted_seconds": dict(plan.prediction.seconds),
-        **operation_counts(plan),
+        "rotations": sum(stage.counts.get(op, 0) for stage in plan.stages for op in ROTATIONS),
+        "key_switches": sum(key_switches(stage) for stage in plan.stages),
         "calibration_texts": int(plan.circuit["calibration"]["samples"]),
         "outside": [vars(each) for each in outside],
         **_compared(ran, task.logits(plan), task.labels),

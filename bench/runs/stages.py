@@ -6,7 +6,6 @@ second where one was predicted are no news.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, log
 from typing import Any
@@ -50,17 +49,6 @@ class StageClock:
     def earlier(self) -> float:
         """Adds up the seconds of stages that this sitting did not run."""
         return sum(self.seconds[name] for name in self._earlier)
-
-
-def operation_counts(plan: Plan) -> dict[str, int]:
-    """Counts the operations of one request, those inside bootstraps left out.
-
-    key_switches: rotations and relinearisations."""
-    total: Counter[str] = Counter()
-    for stage in plan.stages:
-        total.update(stage.counts)
-    rotations, relinearised = (sum(total[name] for name in names) for names in (ROTATIONS, RELINEARISATIONS))
-    return {"bootstraps": plan.bootstraps, "rotations": rotations, "key_switches": rotations + relinearised}
 
 
 def stage_rows(

@@ -11,10 +11,8 @@ seconds and bytes. For the two-party mode: bytes and rounds of whole sessions of
 and the estimates. And the logits of 20 sentences, with all their digits: in floating point, on `plain` and
 `sim`, and in the two-party mode's fixed-point arithmetic.
 
-Seconds are predicted by the shipped price table `tacita/plans/prices/tables/n16.json`, never by one that this
-machine measured; its hash is frozen too. MiniLM-L6 has random weights, always the same ones, since its own
-are not in the tree. Its costs then depend on its shape, and on intervals that 16 shipped sentences calibrate.
-In a batch it has a classifier of two labels (see `subject.minilm_plan` for why).
+Seconds are predicted by the shipped price table, whose hash is frozen too, and MiniLM-L6 has random weights,
+always the same ones (`subject`).
 
 SST-2's sentences and the published DASHformer are read from ../shared. Where they are absent, the parts that
 need them are skipped, and said to be. What may differ, and how far, stands in `compare.py`. The one file to

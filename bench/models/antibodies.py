@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.models.folder import ROBERTA, Source, letter_tokenizer, write_config, write_weights
+from bench.models.folder import LETTER, ROBERTA, Source, matching_tokenizer, write_config, write_weights
 from bench.models.torch_pickle import read
 from tacita.checkpoint.weights import TorchFile
 
@@ -98,7 +98,7 @@ def convert_antiberty(wheel: Path, output: Path) -> None:
     _texts(output / "words", masked_sequences(TEXTS, "[MASK]"))
     lines = (wheel / ANTIBERTY_FOLDER / "vocab.txt").read_text().split("\n")
     for name in (*HEADS, "words"):
-        letter_tokenizer(lines).save(str(output / name / "tokenizer.json"))
+        matching_tokenizer(lines, LETTER).save(str(output / name / "tokenizer.json"))
 
 
 def _texts(folder: Path, texts: list[str]) -> None:
@@ -158,9 +158,8 @@ def convert_sapiens(wheel: Path, output: Path) -> None:
         tensors = named(read(wheel / SAPIENS_FOLDER / f"checkpoint_{chain}.pt", inside="model"))
         write_config(output / chain, sizes(tensors))
         write_weights(output / chain, tensors)
-        letter_tokenizer(lines, ROBERTA).save(str(output / chain / "tokenizer.json"))
-        texts = masked_sequences(TEXTS, "<mask>", genes=genes)
-        (output / chain / "texts.txt").write_text("\n".join(texts) + "\n")
+        matching_tokenizer(lines, LETTER, ROBERTA).save(str(output / chain / "tokenizer.json"))
+        _texts(output / chain, masked_sequences(TEXTS, "<mask>", genes=genes))
 
 
 def vocabulary(dictionary: str) -> list[str]:

@@ -70,26 +70,13 @@ BERT = ("[CLS]", "[SEP]", "[UNK]", "[MASK]", "[PAD]")
 ROBERTA = ("<s>", "</s>", "<unk>", "<mask>", "<pad>")
 
 
-def smiles_tokenizer(lines: Sequence[str]) -> Tokenizer:
-    """lines: of vocab.txt, a token each; the number of a token is the number of its line.
+def matching_tokenizer(lines: Sequence[str], pattern: str, special: Sequence[str] = BERT) -> Tokenizer:
+    """Tokens are the matches of the pattern; what lies between them is left out. lines: a token each, whose
+    number is that of its line. special: what begins a text, ends it, is unknown, is masked, pads.
 
-    >>> smiles_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "C", "Cl", "O"]).encode("CCl").ids
+    >>> matching_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "C", "Cl", "O"], SMILES).encode("CCl").ids
     [2, 4, 5, 3]
     """
-    return matching_tokenizer(lines, SMILES, BERT)
-
-
-def letter_tokenizer(lines: Sequence[str], special: Sequence[str] = BERT) -> Tokenizer:
-    """A letter a token. special: what begins a text, ends it, is unknown, is masked, pads.
-
-    >>> letter_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "A", "C"]).encode("A[MASK]C").ids
-    [2, 5, 4, 6, 3]
-    """
-    return matching_tokenizer(lines, LETTER, special)
-
-
-def matching_tokenizer(lines: Sequence[str], pattern: str, special: Sequence[str]) -> Tokenizer:
-    """Tokens are the matches of the pattern; what lies between them is left out."""
     numbers = {token: number for number, token in enumerate(lines) if token}
     first, last, unknown = special[:3]
     found = Tokenizer(WordLevel(numbers, unk_token=unknown))

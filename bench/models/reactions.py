@@ -18,7 +18,7 @@ import re
 from itertools import cycle, islice
 from pathlib import Path
 
-from bench.models.folder import Source, smiles_tokenizer, write_config, write_weights
+from bench.models.folder import SMILES, Source, matching_tokenizer, write_config, write_weights
 from bench.models.torch_pickle import read
 
 ARYL = (
@@ -84,7 +84,8 @@ def convert_rxnfp(wheel: Path, output: Path) -> None:
     tensors = read(folder / "pytorch_model.bin")
     # buffers of older releases that hold no weights are left out
     write_weights(output, {k: v for k, v in tensors.items() if not k.endswith("position_ids")})
-    smiles_tokenizer((folder / "vocab.txt").read_text().split("\n")).save(str(output / "tokenizer.json"))
+    tokens = (folder / "vocab.txt").read_text().split("\n")
+    matching_tokenizer(tokens, SMILES).save(str(output / "tokenizer.json"))
     (output / "reactions.txt").write_text("\n".join(reactions(REACTIONS)) + "\n")
 
 
@@ -105,7 +106,8 @@ def convert_rxnmapper(wheel: Path, output: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     write_config(output, {name: config[name] for name in RXNMAPPER_FIELDS})
     write_weights(output, read(folder / "pytorch_model.bin"))
-    smiles_tokenizer((folder / "vocab.txt").read_text().split("\n")).save(str(output / "tokenizer.json"))
+    tokens = (folder / "vocab.txt").read_text().split("\n")
+    matching_tokenizer(tokens, SMILES).save(str(output / "tokenizer.json"))
     (output / "texts.txt").write_text("\n".join(masked_reactions(REACTIONS)) + "\n")
 
 

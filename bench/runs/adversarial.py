@@ -5,7 +5,7 @@ of each stage.
 
 An excess is the distance from an interval's middle in half-widths; above 1 is outside. Texts are seeded:
 random word pieces, one rare piece repeated, punctuation alone, letters of other alphabets, one long word,
-random words shouted; each at several lengths.
+the shipped words shuffled; each at several lengths.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ SMILES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "C", "Cl", "(", ")", "[n
 
 
 def test_a_token_of_smiles_is_an_atom_or_a_bond() -> None:
-    found = folder.smiles_tokenizer(SMILES).encode("C(Cl)[nH]>>[MASK]I")
+    found = folder.matching_tokenizer(SMILES, folder.SMILES).encode("C(Cl)[nH]>>[MASK]I")
     assert found.tokens == ["[CLS]", "C", "(", "Cl", ")", "[nH]", ">>", "[MASK]", "[UNK]", "[SEP]"]
     assert found.ids == [2, 5, 7, 6, 8, 9, 10, 4, 1, 3]
 
@@ -36,7 +36,8 @@ def test_a_token_of_smiles_is_an_atom_or_a_bond() -> None:
 def test_a_token_of_a_sequence_is_a_letter() -> None:
     vocabulary = antibodies.vocabulary("A 1\nC 1\n")
     assert vocabulary == ["<s>", "<pad>", "</s>", "<unk>", "A", "C", "<mask>"]
-    assert folder.letter_tokenizer(vocabulary, folder.ROBERTA).encode("AC<mask>A").ids == [0, 4, 5, 6, 4, 2]
+    letters = folder.matching_tokenizer(vocabulary, folder.LETTER, folder.ROBERTA)
+    assert letters.encode("AC<mask>A").ids == [0, 4, 5, 6, 4, 2]
 
 
 def test_fairseq_names_become_those_of_hugging_face() -> None:
@@ -92,7 +93,7 @@ class Said:
 
     @property
     def tokenizer(self) -> Any:
-        return folder.smiles_tokenizer(SMILES)
+        return folder.matching_tokenizer(SMILES, folder.SMILES)
 
 
 def test_masked_rows_alone_are_compared() -> None:
@@ -206,7 +207,9 @@ def test_reactions_are_different_and_the_same_every_time() -> None:
 
 
 def test_atoms_and_bonds_are_tokens() -> None:
-    found = folder.smiles_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "C", "Cl", "=", "O", ">>", "[Na+]"])
+    found = folder.matching_tokenizer(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "C", "Cl", "=", "O", ">>", "[Na+]"], folder.SMILES
+    )
     assert found.encode("CCl=O>>[Na+]N").ids == [2, 4, 5, 6, 7, 8, 9, 1, 3]
 
 

@@ -55,7 +55,7 @@ from tacita.schemes.base import CLEAR, AnyPlan, Place
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import PlanOptions
-from tacita.texts.embed import MASKS
+from tacita.texts.embed import MASKS, length_of
 from tacita.texts.task import WORDS
 
 BACKENDS = {  # of the command -> scheme, the harness's backend
@@ -249,16 +249,8 @@ def costs(plan: AnyPlan, seconds: Sequence[float], sent: Sequence[int]) -> dict[
 def short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
     """The different texts of at most so many tokens, in their order."""
     for text in dict.fromkeys(texts):
-        if _length(model, text) <= most:
+        if length_of(model, text) <= most:
             yield text
-
-
-def _length(model: Checkpoint, text: str) -> int:
-    if model.config.image is not None:
-        return int(model.config.image.tokens)
-    if model.tokenizer is None:
-        raise InputError(f"{model.name}: no tokenizer", hint="a model of texts")
-    return len(model.tokenizer.encode(text).ids)
 
 
 def documents(plan: AnyPlan, model: Checkpoint, file: Path, other: set[str]) -> Array:
@@ -293,7 +285,7 @@ def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[s
 
 def length(model: Checkpoint, texts: Sequence[str], *, exact: bool = False) -> int:
     """The shortest usual length that holds every text. exact: of images their own, which two parties take."""
-    most = max(_length(model, text) for text in texts)
+    most = max(length_of(model, text) for text in texts)
     return most if exact and model.config.image else next(size for size in LENGTHS if most <= size)
 
 

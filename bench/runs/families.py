@@ -68,7 +68,7 @@ MEMORY_GB = 15.0  # of the server that evaluates ciphertexts
 FILES = ("texts.txt", "reactions.txt")
 DOCUMENTS = 1000
 PRESET = "n16"
-LENGTHS = (16, 32, 64, 128, 256, 512)
+SHORTEST = 16
 COLUMNS = (
     *("model", "backend", "task", "tokens", "inputs", "same", "same_ten", "cosine"),
     *("error", "predicted_error", "range", "step"),
@@ -284,9 +284,10 @@ def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[s
 
 
 def length(model: Checkpoint, texts: Sequence[str], *, exact: bool = False) -> int:
-    """The shortest usual length that holds every text. exact: of images their own, which two parties take."""
+    """The shortest power of two that holds every text, 16 at least. exact: of images their own, which two
+    parties take."""
     most = max(length_of(model, text) for text in texts)
-    return most if exact and model.config.image else next(size for size in LENGTHS if most <= size)
+    return most if exact and model.config.image else max(SHORTEST, 1 << (most - 1).bit_length())
 
 
 def compared(

@@ -36,7 +36,7 @@ from bench.models import published
 from bench.options import AnyModel, Lines, Packing, emit_rows, lines_of
 from bench.runs.dashformer import PUBLISHED, dashformer_folder
 from bench.runs.dashformer import TOKENS as AMINO_ACIDS
-from bench.runs.families import LENGTHS, PRESET, divided, length, short, texts_of
+from bench.runs.families import PRESET, divided, length, short, texts_of
 from bench.runs.harness import Group, Machine, Ran, Sample, ask, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint, embed, load, pad_hidden
@@ -54,6 +54,7 @@ from tacita.plans.plan import Plan
 from tacita.schemes.prices import prices_here
 
 Array = NDArray[np.float64]
+LONGEST = 512  # tokens of a text, others are left out
 Functions = Annotated[str, option("--functions", help="tacita or thor.")]
 
 
@@ -80,7 +81,7 @@ def noise_margins(
     circuit: dict[str, Any] = {"packing": packing, "functions": functions}
     given = lines_of(texts) if texts else texts_of(model) if model else [str(text) for text in load_texts()]
     if not unseen:
-        some = list(islice(short(loaded, given, LENGTHS[-1]), inputs + calibration))
+        some = list(islice(short(loaded, given, LONGEST), inputs + calibration))
         known, asked = divided(some, inputs, calibration)
         emit_rows(lost(loaded, plan_for(loaded, some, known, **circuit), asked, seeds))
         return

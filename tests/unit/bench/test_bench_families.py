@@ -61,6 +61,13 @@ def test_a_run_that_was_cut_off_goes_on_with_what_is_left(
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [report.name]
 
 
+def test_a_plan_is_as_long_as_the_longest_text_needs() -> None:
+    """Texts of more than 512 tokens, which `--tokens` may admit, had no length."""
+    model = make_random_checkpoint(layers=1)
+    lengths = {words: families.length(model, ["film " * words]) for words in (1, 14, 15, 700)}
+    assert lengths == {1: 16, 14: 16, 15: 32, 700: 1024}
+
+
 def test_a_folder_that_is_no_model_is_a_row(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     assert bench("families", "--models", str(tmp_path), "--json", str(report))[0] == 0

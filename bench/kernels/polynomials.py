@@ -81,10 +81,9 @@ def build(p: Array, target: Target) -> Chain:
     t_0..t_{i-1}."""
     stages, at = [], 2
     for i in range(target.squares):
-        weights = 0 if i == 0 else i
         sign = target.sign if i == target.squares - 1 else 1
-        stages.append((sign, [float(c) for c in p[at : at + weights]], float(p[at + weights])))
-        at += weights + 1
+        stages.append((sign, [float(c) for c in p[at : at + i]], float(p[at + i])))
+        at += i + 1
     return Chain(float(np.exp(np.clip(p[0], -9, 9))), float(p[1]), stages)
 
 

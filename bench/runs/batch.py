@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from bench.models.shapes import random_inputs, shaped_model
 from bench.options import (
     MODEL_DEFAULT,
     PRESET_DEFAULT,
@@ -35,7 +34,7 @@ from bench.options import (
 from bench.runs.dashformer import Converted, Sequences, dashformer_folder, split
 from bench.runs.families import divided, short
 from bench.runs.harness import REQUEST, Group, Machine, Ran, Sample, ask, cosine, figures, quality
-from bench.runs.one import CALIBRATING, SEEDS, ShapeName
+from bench.runs.one import CALIBRATING, ShapeName, of_shape
 from bench.runs.stages import ROTATIONS, show_stages, stage_rows
 from tacita import api
 from tacita.checkpoint import Checkpoint, load
@@ -158,7 +157,8 @@ def batch(
     if (layers is not None and shape is None) or (shape is not None and (texts or pooling)):
         raise InputError("bench batch: --layers is of a --shape, which has no --texts and no --pooling")
     if shape is not None:
-        task = _of_shape(shape, layers, inputs, tokens, scheme, preset)
+        of = of_shape(shape, layers, tokens, inputs or CALIBRATING)
+        task = Task(of.model, of.calibration, tokens, scheme, preset, samples=of.samples)
     else:
         checkpoint = load_model(PlanOptions(model=model, pooling=pooling))
         task = _of_texts(checkpoint, texts, inputs, tokens, scheme, preset)
@@ -195,14 +195,6 @@ def dashformer(
     found = _measured(task, Machine(backend, threads, memory, allow_insecure, work))
     with reporting(json, found):
         _show(found)
-
-
-def _of_shape(
-    name: str, layers: int | None, inputs: int | None, tokens: int, scheme: str, preset: str
-) -> Task:
-    model, counts = shaped_model(name, layers=layers), (CALIBRATING, inputs or CALIBRATING)
-    known, asked = (random_inputs(model.config.hidden, tokens, *of) for of in zip(counts, SEEDS, strict=True))
-    return Task(model, {"hidden_states": known}, tokens, scheme, preset, samples=asked)
 
 
 def _of_texts(

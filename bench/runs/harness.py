@@ -39,7 +39,6 @@ from tacita.plans.answers import understood
 from tacita.plans.files import Workdir, digest_of
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of
-from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.schemes.base import AnyPlan, save
 from tacita.schemes.ciphertexts import parameters, row_by_row
@@ -126,19 +125,6 @@ class Ran:
         found = {name: sum(one.get(name, 0.0) for one in requests) for name in REQUEST}
         found["evaluate"] += sum(self.setup.values())
         return once | found
-
-    def clocked(
-        self, bar: Callable[[Progress], None], clock: StageClock | None = None
-    ) -> Callable[[Progress], None]:
-        """Returns the progress of one more request, whose stages are timed."""
-        clock = clock or StageClock()
-        self.stages.append(clock.seconds)
-
-        def report(now: Progress) -> None:
-            clock(now)
-            bar(now)
-
-        return report
 
 
 class LayerErrors:
@@ -270,9 +256,9 @@ def _request(
     if not ran.requests:
         with ran.timing("keys"):
             server.load_keys()
-    clock = StageClock(sittings.stages, sittings.save)
-    with progress(f"evaluate request {len(ran.requests) + 1}") as report, ran.timing("evaluate", steps):
-        server.evaluate(ran.clocked(report, clock))
+    ran.stages.append(sittings.stages)
+    with progress(f"evaluate request {len(ran.requests) + 1}") as bar, ran.timing("evaluate", steps):
+        server.evaluate(clock := StageClock(sittings.stages, sittings.save, bar))
     steps["evaluate"] += clock.earlier
     with ran.timing("decrypt", steps):
         answers = client.decrypt_batch(len(group), group.texts)
@@ -298,11 +284,12 @@ def _in_the_clear(
             layers.start(samples[0])
         see: dict[str, Any] = {} if layers is None else {"see": layers.see}
         with progress(f"{be} request {number + 1}") as bar, ran.timing("evaluate", steps):
-            told = ran.clocked(bar)
+            clock = StageClock(bar=bar)
+            ran.stages.append(clock.seconds)
             if steps_of:
                 answers = steps_of(samples)
             else:
-                answers = scheme.in_the_clear(plan, model, samples, be, seed + number, told, **see)
+                answers = scheme.in_the_clear(plan, model, samples, be, seed + number, clock, **see)
         ran.requests.append(steps)
         texts = [*group.texts, *[None] * len(group.samples)]
         yield [understood(plan, answer, model, text) for answer, text in zip(answers, texts, strict=True)]

@@ -133,7 +133,7 @@ def one(
     of_work = Plan.load(require(Workdir(work).plan, "plan")) if planned and work else None
     tokens = of_work.tokens if of_work else tokens
     if model is None:
-        chosen = _of_shape(str(shape), layers, tokens, inputs)
+        chosen = of_shape(str(shape), layers, tokens, inputs)
     else:
         loaded = in_slots(load_model(PlanOptions(model=model, pooling=pooling)))
         chosen = _of_model(loaded, tokens, read_texts(texts) or texts_for(loaded), inputs)
@@ -157,7 +157,8 @@ def one(
         _show(found)
 
 
-def _of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measured:
+def of_shape(name: str, layers: int | None, tokens: int, inputs: int) -> Measured:
+    """A shape with random hidden states, others to calibrate on and to measure."""
     model = shaped_model(name, layers=layers)
     of_each = zip((CALIBRATING, inputs), SEEDS, strict=True)
     calibrating, measured = (random_inputs(model.config.hidden, tokens, *of) for of in of_each)

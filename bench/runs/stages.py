@@ -15,7 +15,7 @@ from rich.table import Table
 from tacita.cli.console import out, shown
 from tacita.evaluate.session import MEMORY_GB
 from tacita.plans.plan import Plan
-from tacita.progress import Progress
+from tacita.progress import Progress, silent
 from tacita.schemes.ciphertexts import stage_estimates
 
 ROTATIONS = ("rotate", "rotate_hoisted", "rotate_shared", "conjugate")
@@ -28,10 +28,15 @@ Numbers = dict[str, float]
 class StageClock:
     """Progress callback of any number of runs: seconds of each stage, bootstraps included, added up over the
     runs. seconds: of stages that an earlier sitting of the same run had finished, to which it adds; a stage
-    that runs again is counted anew. save: called after each stage."""
+    that runs again is counted anew. save: called after each stage. bar: is told what this is told."""
 
-    def __init__(self, seconds: Numbers | None = None, save: Callable[[], None] = lambda: None) -> None:
-        self.seconds, self._save = {} if seconds is None else seconds, save
+    def __init__(
+        self,
+        seconds: Numbers | None = None,
+        save: Callable[[], None] = lambda: None,
+        bar: Callable[[Progress], None] = silent,
+    ) -> None:
+        self.seconds, self._save, self._bar = {} if seconds is None else seconds, save, bar
         self._earlier = set(self.seconds)
         self._began: tuple[str, float] | None = None
 
@@ -44,6 +49,7 @@ class StageClock:
         if now.stage in self._earlier:
             self._earlier.remove(now.stage)
             del self.seconds[now.stage]
+        self._bar(now)
 
     @property
     def earlier(self) -> float:

@@ -74,7 +74,7 @@ def shipped_texts(count: int) -> tuple[str, ...]:
 @lru_cache
 def sst2_plan(scheme: str) -> Plan:
     """The shipped model as `tacita plan` plans it: 128 tokens, and for a batch 256 texts."""
-    return _plan(sst2_tiny(), scheme, _inputs(scheme), tokens=TOKENS)
+    return _plan(sst2_tiny(), scheme, tokens=TOKENS)
 
 
 @lru_cache
@@ -86,7 +86,7 @@ def minilm_plan(scheme: str) -> Plan:
     `CellMap.gather` then does not make.
     """
     model = minilm() if scheme == "thor" else minilm(("negative", "positive"))
-    return _plan(model, scheme, _inputs(scheme), tokens=TOKENS, texts=shipped_texts(MINILM_TEXTS))
+    return _plan(model, scheme, tokens=TOKENS, texts=shipped_texts(MINILM_TEXTS))
 
 
 def dashformer_plan(data: Path, scheme: str) -> Plan:
@@ -97,16 +97,14 @@ def dashformer_plan(data: Path, scheme: str) -> Plan:
         model, examples = load(made), read_examples(made / SEQUENCES)
     measured, calibrating = split(examples)
     texts = [text for text, _ in calibrating]
-    return _plan(model, scheme, len(measured), tokens=DASHFORMER_TOKENS, texts=texts)
+    return _plan(model, scheme, inputs=len(measured), tokens=DASHFORMER_TOKENS, texts=texts)
 
 
-def _inputs(scheme: str) -> int | None:
-    return None if scheme == "thor" else BATCH
-
-
-def _plan(model: Checkpoint, scheme: str, inputs: int | None, **how: Any) -> Plan:
-    prices = shipped_prices(RING)
-    plan = api.plan(model, scheme=scheme, inputs=inputs, preset=PRESET, prices=prices, **how)
+def _plan(model: Checkpoint, scheme: str, **how: Any) -> Plan:
+    """how: beside the shipped prices and, of a batch, 256 texts."""
+    usual: dict[str, Any] = {"preset": PRESET, "prices": shipped_prices(RING)}
+    usual["inputs"] = None if scheme == "thor" else BATCH
+    plan = api.plan(model, scheme=scheme, **usual | how)
     assert isinstance(plan, Plan)  # of a scheme with requests
     return plan
 

@@ -97,12 +97,9 @@ def write(name: str, folder: Path) -> tuple[int, str]:
 
 
 def _shown(found: list[Difference], reasons: Mapping[str, str]) -> list[str]:
-    lines = [f"  {'WORSE' if d.wrong else 'ok   '} {d}{_known(reasons.get(d.path))}" for d in found[:MOST]]
+    why = {path: f": known, {reason}" for path, reason in reasons.items() if reason}
+    lines = [f"  {'WORSE' if d.wrong else 'ok   '} {d}{why.get(d.path, '')}" for d in found[:MOST]]
     return lines + ([f"  and {len(found) - MOST} more"] if len(found) > MOST else [])
-
-
-def _known(reason: str | None) -> str:
-    return f": known, {reason}" if reason else ""
 
 
 def _timed(treat: Any, name: str, folder: Path) -> int:

@@ -194,6 +194,5 @@ def moved(
     rows = {
         name: {"bytes": n, "share_of_copy": n / milliseconds[name] / 1e6 / copy}
         for name, n in counted.items()
-        if name in milliseconds
     }
     return {"copy_gb_per_second": copy, "operations": rows}

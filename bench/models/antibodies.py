@@ -36,7 +36,7 @@ MUTATIONS = (0, 8)
 FILE = Path(__file__).with_name("germlines.txt")
 
 
-def germlines(genes: Sequence[str] = HEAVY + LIGHT) -> list[tuple[str, str]]:
+def germlines(genes: Sequence[str]) -> list[tuple[str, str]]:
     """Gene and amino acids, of those whose names begin so."""
     lines = [line.split() for line in FILE.read_text().splitlines() if not line.startswith("#")]
     return [(name, letters) for name, letters in lines if name.startswith(tuple(genes))]

@@ -80,17 +80,9 @@ def backbone(graph: Graph) -> Iterator[tuple[str, Array]]:
     for node in graph.nodes:
         weight = next((graph.tensors[name] for name in node.inputs if name in graph.tensors), None)
         if node.name.startswith("/backbone/") and node.name.endswith("/MatMul") and weight is not None:
-            yield _map(node.name), weight.T  # a file has (outputs, inputs)
+            name = node.name.removeprefix("/backbone/").removesuffix("/MatMul").replace("/", ".")
+            yield f"{name}.weight", weight.T  # a file has (outputs, inputs)
     yield "embeddings.position_embeddings", positions(graph)
-
-
-def _map(node: str) -> str:
-    """The weights' name of the node that multiplies by them.
-
-    >>> _map("/backbone/encoder/layer.0/mlp/fc1/MatMul")
-    'encoder.layer.0.mlp.fc1.weight'
-    """
-    return node.removeprefix("/backbone/").removesuffix("/MatMul").replace("/", ".") + ".weight"
 
 
 def positions(graph: Graph) -> Array:

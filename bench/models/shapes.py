@@ -196,13 +196,12 @@ def random_inputs(hidden: int, tokens: int, count: int, seed: int) -> list[Sampl
     """Inputs whose lengths differ, from half of the tokens to all. The last token is a marked separator."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(tokens // 2, tokens, count, endpoint=True)
-    return [_random_input(hidden, tokens, int(length), rng) for length in lengths]
-
-
-def _random_input(hidden: int, tokens: int, length: int, rng: np.random.Generator) -> Sample:
-    states = rng.normal(0.0, SPREAD, (tokens, hidden))
-    states[:, MARKED] = np.where(np.arange(tokens) == length - 1, MARK, 0.0)
-    return states, (np.arange(tokens) < length).astype(np.float64)
+    inputs, places = list[Sample](), np.arange(tokens)
+    for length in lengths:
+        states = rng.normal(0.0, SPREAD, (tokens, hidden))
+        states[:, MARKED] = np.where(places == length - 1, MARK, 0.0)
+        inputs.append((states, (places < length).astype(np.float64)))
+    return inputs
 
 
 def _usual(key: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -227,7 +226,9 @@ def _stretched(
     tensors[prefix + "attention.output.dense.weight"] *= SPREAD
     for part in ("weight", "bias"):
         tensors[prefix + f"attention.output.dense.{part}"][MARKED] = 0.0  # the mark stays as it is
-    low, high = _extremes(_traces(tensors, config, layer, samples, "attention.scores"), "attention.scores")
+    traces = _traces(tensors, config, layer, samples, "attention.scores")
+    scores = [trace["layer0.attention.scores"] for trace in traces]
+    low, high = min(float(each.min()) for each in scores), max(float(each.max()) for each in scores)
     for part in ("weight", "bias"):
         tensors[prefix + f"attention.self.query.{part}"] *= np.ptp(wanted.scores) / (high - low)
     _widen(tensors, prefix, wanted, _traces(tensors, config, layer, samples, "norm1.result"), rng)
@@ -291,9 +292,3 @@ def _traces(
         return values
 
     return list(in_threads(trace, samples, threads()))
-
-
-def _extremes(traces: Traces, node: str) -> tuple[float, float]:
-    """Returns the least and the largest value of a node of the layer, over all inputs."""
-    values = [trace[f"layer0.{node}"] for trace in traces]
-    return min(float(v.min()) for v in values), max(float(v.max()) for v in values)

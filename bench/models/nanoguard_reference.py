@@ -275,11 +275,13 @@ def _filled(rng: random.Random, kind: str, first: int) -> list[str]:
 
 
 def write_prompts(output: Output) -> None:
-    """Write made-up prompts: texts.txt to calibrate on, test.txt to measure, a prompt a line; .tsv with the
-    kind."""
+    """Write made-up prompts: texts.txt to calibrate on, test.txt to measure, a prompt a line; .tsv with
+    labels, for `tacita accuracy`."""
     output.mkdir(parents=True, exist_ok=True)
+    labels = {kind: number for number, kind in enumerate(TEMPLATES)}  # as the model numbers them
     for part in PARTS:
         rows = prompts(part)
         (output / f"{part}.txt").write_text("".join(f"{text}\n" for text, _ in rows))
-        (output / f"{part}.tsv").write_text("".join(f"{text}\t{kind}\n" for text, kind in rows))
+        lines = "".join(f"{text}\t{labels[kind]}\n" for text, kind in rows)
+        (output / f"{part}.tsv").write_text(f"sentence\tlabel\n{lines}")
     print(f"wrote {output}")

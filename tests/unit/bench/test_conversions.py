@@ -15,9 +15,20 @@ import pytest
 from tiny_decoders import llama
 from tokenizers import Tokenizer
 
-from bench.models import antibodies, folder, onnx_graph, pictures, reactions, sentences, smollm2, torch_pickle
+from bench.models import (
+    antibodies,
+    folder,
+    nanoguard,
+    nanoguard_reference,
+    onnx_graph,
+    pictures,
+    reactions,
+    sentences,
+    smollm2,
+    torch_pickle,
+)
 from bench.models.convert import SOURCES, convert
-from bench.options import lines_of
+from bench.options import lines_of, read_examples
 from bench.runs import families
 from tacita.checkpoint import load
 from tacita.checkpoint.beginning import behind
@@ -75,6 +86,16 @@ def test_texts_are_different_and_the_same_for_a_seed() -> None:
     masked = antibodies.masked_sequences(20, "<mask>")
     assert all(text.count("<mask>") == 3 for text in masked)
     assert all(text.partition(">>")[2].count("[MASK]") == 1 for text in reactions.masked_reactions(20))
+
+
+def test_prompts_have_labels_that_commands_read(tmp_path: Path) -> None:
+    """Their files had names of kinds, and no header: the first prompt was taken for one."""
+    nanoguard_reference.write_prompts(tmp_path)
+    found = read_examples(tmp_path / "test.tsv")
+    kinds = [nanoguard.LABELS[str(label)] for _, label in found]
+    assert [(text, kind) for (text, _), kind in zip(found, kinds, strict=True)] == (
+        nanoguard_reference.prompts("test")
+    )
 
 
 def test_no_text_is_asked_that_was_calibrated_on() -> None:

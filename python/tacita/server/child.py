@@ -187,7 +187,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Returns the process id."""
         return self._process.pid
 
     def send(self, message: Message, *sockets: socket.socket) -> None:
@@ -366,8 +365,9 @@ class Supervisor:
         try:
             while (message := await child.receive()) is not None:
                 self._on_message(message)
-        except PeerError as error:
-            log.error("%s, process %d: %s", self._name, child.pid, error)
+        except Exception as error:  # of others than PeerError only the type: its text may hold anything
+            what = error if isinstance(error, PeerError) else type(error).__name__
+            log.error("%s, process %d: %s", self._name, child.pid, what)
         await child.end()
         log.warning("%s: process %d has ended", self._name, child.pid)
         if time.monotonic() - began > LONGEST_PAUSE:

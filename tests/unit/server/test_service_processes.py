@@ -21,7 +21,7 @@ from service_dispatch import PATIENCE, World, make_world
 
 from tacita.errors import PeerError, TacitaError
 from tacita.server import child, confined
-from tacita.server.child import Channel, Ready, Unable, encode
+from tacita.server.child import Channel, Child, Ready, Supervisor, Unable, encode
 from tacita.server.jobs import worker
 from tacita.server.jobs.messages import Evaluate, Order, Passed, Reply, Stop, WorkerSpec
 
@@ -316,6 +316,42 @@ def test_what_is_printed_is_no_message(capfd: pytest.CaptureFixture[str]) -> Non
     order = Evaluate("a", "b", Path("c"), Path("d"))
     asyncio.run(run())
     assert set(capfd.readouterr().err.split()) == {"printed", "echoed"}
+
+
+def test_a_child_whose_message_meets_a_defect_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Played(Child):
+        pid = 1
+
+        def __init__(self) -> None:
+            pass
+
+        async def receive(self) -> object:
+            return "a message"
+
+        async def end(self, seconds: float | None = None) -> None:
+            pass
+
+    async def start() -> Child:
+        return Played()
+
+    def on_message(message: object) -> None:
+        raise KeyError("a secret")
+
+    async def run() -> None:
+        again = asyncio.Event()
+        supervisor = Supervisor("it", start, on_message, on_ready=again.set)
+        await supervisor.open()
+        assert supervisor._life is not None
+        another = asyncio.create_task(again.wait())
+        await asyncio.wait({another, supervisor._life}, return_when=asyncio.FIRST_COMPLETED)
+        assert another.done()
+        await supervisor.close()
+
+    monkeypatch.setattr(child, "pause_after", lambda starts: 0.0)
+    asyncio.run(run())
+    assert "KeyError" in caplog.text and "secret" not in caplog.text
 
 
 def test_a_socket_comes_with_its_message_and_a_second_one_is_refused() -> None:

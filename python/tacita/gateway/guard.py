@@ -102,7 +102,7 @@ class Guard:
             return Fault(401, "this gateway has a key: send it as your API key", "invalid_api_key")
         if scope["method"] != "POST":
             return None
-        length = headers.get("content-length", "")
+        length = "" if "transfer-encoding" in headers else headers.get("content-length", "")
         if not length.isdecimal() or len(length) > 12 or int(length) > BODY:
             return Fault(413, f"a body over {BODY >> 20} MiB, or without its length", "too_large")
         if self.busy >= self.calls:

@@ -115,6 +115,7 @@ def test_bodies_have_a_length_and_a_most() -> None:
         {"content": b"x" * (BODY + 1)},
         {"content": chunks()},
         {"headers": {"Content-Length": "9" * 20}},
+        {"headers": {"Content-Length": "2", "Transfer-Encoding": "chunked"}},
     ):
         assert error_of(call(World(), method="POST", **how)) == (413, "too_large")
 

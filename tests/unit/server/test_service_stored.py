@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 import tacita
 from tacita.data import DEFAULT_MODEL
@@ -25,7 +26,7 @@ from tacita.server.core.offers import offers_of
 from tacita.server.core.settings import signing_key
 from tacita.server.sessions.messages import Used
 from tacita.server.store import Ledger, keys, requests, tokens, usage
-from tacita.server.store.tables import KeyRow, Quota, RequestRow
+from tacita.server.store.tables import KeyRow, Quota, RequestRow, Who
 
 STORED = Path(__file__).parents[2] / "vectors" / "served-0.1"
 REQUEST = PlanRequest(tokens=16, preset="insecure_toy_n11", texts=["a film of quiet beauty"])
@@ -61,7 +62,8 @@ def test_clients_keys_requests_and_use_are_there(folder: Path) -> None:
         assert usage.today(ledger, who.id) == Used(texts=1, tokens=2, bytes=3, seconds=4.0)
         (key,) = keys.of_client(ledger, who.id)
         assert (key.id, key.plan, key.bytes, key.complete) == (KEY, PLAN, 100, True)
-        rows = {row.state: row for row in requests.of_clients(ledger, [who.id])}
+        own = select(Who.id).where(Who.id == who.id)
+        rows = {row.state: row for row in requests.of_clients(ledger, own)}
         assert set(rows) == {State.waiting, State.running, State.done, State.failed}
         assert rows[State.done].response == HASH and rows[State.done].seconds == 1.5
         assert [row.state for row in requests.unfinished(ledger)] == [State.waiting, State.running]

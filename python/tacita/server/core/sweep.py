@@ -45,8 +45,8 @@ class Sweep:
         lost = [id for id in requests.answered(self.ledger) if not self._response(id).exists()]
         for id in {*old, *lost}:
             await self.jobs.remove(id)
-        gone = tokens.gone(self.ledger)
-        for request in requests.of_clients(self.ledger, gone):
+        gone = set(self.ledger.all(tokens.gone(self.ledger)))
+        for request in requests.of_clients(self.ledger, tokens.gone(self.ledger)):
             await self.jobs.cancel(request)
         for text in self.texts.all:  # each is looked at right before: one may be asked while others end
             if text.client in gone or self.texts.silent(text, self.settings.silent):

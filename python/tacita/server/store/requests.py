@@ -3,10 +3,10 @@ removed."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import ColumnElement, Select, delete, select, update
 
 from tacita.errors import FileError
 from tacita.plans import envelope
@@ -67,9 +67,9 @@ def unfinished(ledger: Ledger) -> list[RequestRow]:
     return ledger.all(select(RequestRow).where(OPEN).order_by(RequestRow.came, RequestRow.id))
 
 
-def of_clients(ledger: Ledger, ids: Iterable[str]) -> list[RequestRow]:
-    """Returns all requests of these clients."""
-    return ledger.all(select(RequestRow).where(RequestRow.client.in_(list(ids))))
+def of_clients(ledger: Ledger, ids: Select[str]) -> list[RequestRow]:
+    """Returns all requests of these clients, however many they are."""
+    return ledger.all(select(RequestRow).where(RequestRow.client.in_(ids)))
 
 
 def open_of(ledger: Ledger, client: str, key: str) -> int:

@@ -9,7 +9,7 @@ import re
 import secrets
 from typing import Any
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import Select, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tacita.errors import InputError
@@ -90,10 +90,10 @@ def drop_visitors(ledger: Ledger) -> None:
     ledger.run(delete(Usage).where(Usage.client.in_(old)), delete(Who).where(Who.id.in_(old)))
 
 
-def gone(ledger: Ledger) -> set[str]:
-    """Returns the ids of clients of which nothing is to stay: revoked, or visitors that have expired."""
+def gone(ledger: Ledger) -> Select[str]:
+    """Selects the ids of clients of which nothing is to stay: revoked, or visitors that have expired."""
     over = Who.address.is_not(None) & (Who.expires <= ledger.clock())
-    return set(ledger.all(select(Who.id).where(or_(Who.revoked.is_not(None), over, Who.name == RESERVED))))
+    return select(Who.id).where(or_(Who.revoked.is_not(None), over, Who.name == RESERVED))
 
 
 def of_id(ledger: Ledger, id: str) -> Who:

@@ -249,15 +249,15 @@ def test_quotas_are_a_days(ledger: Ledger, clock: Clock) -> None:
     who = tokens.client_of(ledger, token)
     assert who is not None
     usage.charge(ledger, who.id, texts=1, seconds=4.0)
-    assert usage.exceeded(ledger, who) is None and usage.lacking(ledger, who, Used(1)) is None
+    assert usage.lacking(ledger, who, Used(1)) is None
     assert usage.reserve(ledger, who, Used(1, 500, 101)) == "bytes", "then nothing is charged"
     assert usage.reserve(ledger, who, Used(1, 500)) is None
-    assert usage.exceeded(ledger, who) == "texts" == usage.lacking(ledger, who, Used(1))
+    assert usage.lacking(ledger, who, Used(1)) == "texts"
     usage.charge(ledger, who.id, tokens=-501)
     assert usage.today(ledger, who.id) == Used(2, 0, 0, 4.0), "nothing is given back beyond nothing"
     assert usage.seconds_to_midnight(ledger) == DAY - 5 + 1
     clock.now += DAY
-    assert usage.exceeded(ledger, who) is None
+    assert usage.lacking(ledger, who, Used(1)) is None
 
 
 def test_a_change_that_fails_changes_nothing(ledger: Ledger) -> None:

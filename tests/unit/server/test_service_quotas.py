@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_world import ASKED, KEY, World, plan, request_bytes, sha256, world
+from service_world import ASKED, KEY, KEYS, World, plan, request_bytes, sha256, world
 
 from tacita.plans import wire
 from tacita.plans.wire import State
@@ -104,6 +104,14 @@ def test_a_request_that_would_take_more_than_is_left_is_refused(
     response = there.post(data, token=token)
     assert (response.status_code, response.json()["code"]) == (429, "quota")
     assert f" {what}, more than" in response.json()["detail"] and not there.pool.jobs
+
+
+def test_a_piece_of_keys_takes_its_bytes_however_it_ends(there: World) -> None:
+    token = there.client("small", Quota(bytes=2 * len(KEYS) - 1))
+    assert there.put_keys(token=token, **{wire.SHA256: "0" * 64}).status_code == 422
+    assert used(there, token) == Used(bytes=len(KEYS))
+    assert there.put_keys(token=token).json()["code"] == "quota"
+    assert used(there, token) == Used(bytes=len(KEYS))
 
 
 def test_a_client_that_is_revoked_loses_its_requests_and_their_events(

@@ -55,9 +55,9 @@ async def operator(connection: HTTPConnection) -> Who:
     return who
 
 
-def require_quota(service: Service, who: Who) -> None:
-    """Raises Fault (429) for a client that had its texts, bytes or seconds of today."""
-    if what := usage.exceeded(service.ledger, who):
+def require_quota(service: Service, who: Who, count: int = 1) -> None:
+    """Raises Fault (429) for a client that has no text, no seconds or not so many bytes left today."""
+    if what := usage.lacking(service.ledger, who, Used(1, bytes=count)):
         raise _quota_fault(service, f"this client had its {what} of today")
 
 

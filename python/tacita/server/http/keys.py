@@ -57,7 +57,7 @@ async def put(
     service.require_open()
     offer = offered(service, model, scheme)
     piece, total = _piece(request, offer)
-    require_quota(service, who)
+    require_quota(service, who, piece.count)
     last = piece.begin + piece.count == total
     row = _upload_row(service, who, id, offer, (model, scheme, total), request, last)
     if row.complete:
@@ -67,12 +67,12 @@ async def put(
     with _alone(service, who, id):
         if not row.received:
             await service.sweep.make_room(row, visitor=who.address is not None)
+        service.jobs.charge(who.id, Used(bytes=piece.count))  # a piece that breaks off, too
         keys.put(service.ledger, row)
         checked = partial(key_file.require_keys_of, key_id=id)
         held = service.ledger, service.layout
         row = await keys.take(row, piece, body(request), *held, min_rate(service), checked)
     service.metrics.carried("keys", "in", piece.count)
-    service.jobs.charge(who.id, Used(bytes=piece.count))
     response.status_code = 201 if row.complete else 200
     return _state(row)
 

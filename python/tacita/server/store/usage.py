@@ -42,16 +42,6 @@ def today(ledger: Ledger, client: str, at: float | None = None) -> Used:
     return Used() if row is None else Used(row.texts, row.tokens, row.bytes, row.seconds)
 
 
-def exceeded(ledger: Ledger, who: Who) -> str | None:
-    """Returns the first of texts, bytes and seconds that the client has no more of today."""
-    used = today(ledger, who.id)
-    for name in ("texts", "bytes", "seconds"):
-        most = getattr(who.quota, name)
-        if most is not None and getattr(used, name) >= most:
-            return name
-    return None
-
-
 def lacking(ledger: Ledger, who: Who, wanted: Used, at: float | None = None) -> str | None:
     """Returns the first item of which the client's quota does not hold so much more, today or on the day of
     `at`."""

@@ -3,6 +3,7 @@ client's."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from tacita.plans import wire as receipt
 from tacita.plans.public_folder import open_public
 from tacita.plans.wire import State
 from tacita.progress import Progress
-from tacita.server.core.sweep import REST
+from tacita.server.core.sweep import REST, Sweep
 from tacita.server.jobs.messages import Done, Passed
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Quota
@@ -148,6 +149,42 @@ def test_more_keys_than_the_quota_are_refused(there: World) -> None:
 
 def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -> None:
     assert there.call("GET", f"/v1/requests/{asked}").json()["state"] == "waiting"
+def test_no_more_keys_are_taken_while_others_make_room(there: World, monkeypatch: Patch) -> None:
+    async def make_room(*_: object, **__: object) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Sweep, "make_room", make_room)
+    token = there.client("one", Quota(keys=1))
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Range": f"bytes 0-{len(KEYS) - 1}/{len(KEYS)}",
+        wire.SHA256: sha256(KEYS),
+        wire.WHOLE_SHA256: sha256(KEYS),
+        wire.PLAN: plan().hash,
+    }
+    how = {"params": ASKED, "content": KEYS, "headers": headers}
+
+    async def puts() -> list[int]:
+        calls = (there._called("PUT", f"/v1/keys/{id * 16}", how) for id in ("ab", "cd", "ef"))
+        return sorted(response.status_code for response in await asyncio.gather(*calls))
+
+    assert there.runner.run(puts()) == [201, 403, 403]
+
+
+def test_whoever_cancels_a_request_waits_for_the_worker_in_its_folder(
+    there: World, asked: str, monkeypatch: Patch
+) -> None:
+    folder, seen = there.service.layout.request(asked), list[bool]()
+
+    async def wait_ended(id: str) -> None:
+        seen.append(folder.exists())
+
+    monkeypatch.setattr(there.pool, "cancel", lambda id: False)  # as when another call did
+    monkeypatch.setattr(there.pool, "wait_ended", wait_ended)
+    assert there.call("DELETE", f"/v1/requests/{asked}").status_code == 204
+    assert seen == [True] and not folder.exists()
+
+
     there.pool.listener(asked, State.running)
     there.pool.listener(asked, Passed(asked, Progress("attention", 1, 4, 1.0, 3.0)))
     running = there.call("GET", f"/v1/requests/{asked}").json()

@@ -151,13 +151,14 @@ class Jobs:
     async def cancel(self, row: RequestRow) -> None:
         """Ends a request, if it has not ended, and forgets it: its folder goes once no worker works there."""
         pool = self.pools.get((row.model, row.scheme))
-        if not row.state.final and pool is not None and pool.cancel(row.id):
-            self.metrics.ended(row.model, row.scheme, State.cancelled)
-            self.trace_end(row.id, State.cancelled)
-            logs.say("cancelled", request=row.id)
-            self.settle(row, self._time_used(row.id))
-            self.ledger.insist(partial(requests.drop, self.ledger, row.id))
-            await pool.wait_ended(row.id)
+        if not row.state.final and pool is not None:
+            if pool.cancel(row.id):
+                self.metrics.ended(row.model, row.scheme, State.cancelled)
+                self.trace_end(row.id, State.cancelled)
+                logs.say("cancelled", request=row.id)
+                self.settle(row, self._time_used(row.id))
+                self.ledger.insist(partial(requests.drop, self.ledger, row.id))
+            await pool.wait_ended(row.id)  # of another call's cancelling, too
             self.bus.wake_all()
         await self.remove(row.id)
 

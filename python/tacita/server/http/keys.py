@@ -67,6 +67,8 @@ async def put(
     with _alone(service, who, id):
         if not row.received:
             await service.sweep.make_room(row, visitor=who.address is not None)
+            if keys.get(service.ledger, who.id, id) is None:  # others may have come meanwhile
+                _require_another(service, who)
         service.jobs.charge(who.id, Used(bytes=piece.count))  # a piece that breaks off, too
         keys.put(service.ledger, row)
         checked = partial(key_file.require_keys_of, key_id=id)

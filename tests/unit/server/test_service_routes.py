@@ -18,6 +18,8 @@ from tacita.plans.wire import State
 from tacita.progress import Progress
 from tacita.server.core.sweep import REST, Sweep
 from tacita.server.jobs.messages import Done, Passed
+from tacita.server.sessions.messages import SessionSpec
+from tacita.server.sessions.supervisor import Sessions
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Quota
 
@@ -147,8 +149,6 @@ def test_more_keys_than_the_quota_are_refused(there: World) -> None:
     assert there.put_keys(id="cd" * 16, token=token).status_code == 201
 
 
-def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -> None:
-    assert there.call("GET", f"/v1/requests/{asked}").json()["state"] == "waiting"
 def test_no_more_keys_are_taken_while_others_make_room(there: World, monkeypatch: Patch) -> None:
     async def make_room(*_: object, **__: object) -> None:
         await asyncio.sleep(0)
@@ -185,6 +185,8 @@ def test_whoever_cancels_a_request_waits_for_the_worker_in_its_folder(
     assert seen == [True] and not folder.exists()
 
 
+def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -> None:
+    assert there.call("GET", f"/v1/requests/{asked}").json()["state"] == "waiting"
     there.pool.listener(asked, State.running)
     there.pool.listener(asked, Passed(asked, Progress("attention", 1, 4, 1.0, 3.0)))
     running = there.call("GET", f"/v1/requests/{asked}").json()
@@ -332,6 +334,13 @@ def test_a_server_without_a_worker_is_not_ready(there: World) -> None:
     assert there.call("GET", "/readyz", token="").status_code == 200
     there.pool.there = False
     problem(there.call("GET", "/readyz", token=""), 503, "not-ready")
+
+
+def test_a_server_without_the_process_of_its_sessions_is_not_ready(there: World, monkeypatch: Patch) -> None:
+    sessions = Sessions(SessionSpec("m", Path("m"), Path("p"), 1, 4, "0" * 64))
+    with monkeypatch.context() as now:
+        now.setitem(there.service.sessions, "m", sessions)
+        problem(there.call("GET", "/readyz", token=""), 503, "not-ready")
 
 
 def test_want_of_room_is_not_the_clients_fault(there: World, asked: str) -> None:

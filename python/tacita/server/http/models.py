@@ -76,7 +76,8 @@ async def health() -> PlainTextResponse:
 
 @operating.get("/readyz", summary="200 while requests are taken and workers and disk allow it, else 503")
 async def ready(service: At) -> PlainTextResponse:
-    if not (service.ready and all(pool.pids for pool in service.pools)):
+    sessions = (each.process.child for each in service.sessions.values())
+    if not (service.ready and all(pool.pids for pool in service.pools) and all(sessions)):
         raise Fault(
             503, "not-ready", "the server or a worker of it starts or ends", "ask again", {"Retry-After": "1"}
         )

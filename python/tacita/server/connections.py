@@ -289,10 +289,10 @@ class Renewal:
         try:
             loaded = self._files[0].read_bytes()
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
+            self._context.load_cert_chain(*self._files)  # which may be others by now
         except OSError as error:
             logs.warn("certificate not renewed", why=type(error).__name__)
             return
-        self._context.load_cert_chain(*self._files)
         self.loaded = loaded
         logs.say("certificate renewed")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
@@ -311,6 +312,20 @@ def test_a_certificate_whose_files_change_is_read_anew(
     lines = [each.message for each in caplog.records if each.name == "tacita.server"]
     assert lines == ["certificate not renewed", "certificate renewed"]
     assert renewal.loaded == identity.certificate.read_bytes() != first
+
+
+def test_files_that_change_while_they_are_read_leave_the_certificate(tmp_path: Path) -> None:
+    class Late(ssl.SSLContext):
+        def load_cert_chain(self, *_: Any) -> None:
+            raise ssl.SSLError("key values mismatch")
+
+    identity = new_identity(tmp_path / "tls", ["127.0.0.1"])
+    renewal = Renewal(Late(ssl.PROTOCOL_TLS_SERVER), identity)
+    first = renewal.loaded
+    new_identity(tmp_path / "other", ["127.0.0.1"]).certificate.replace(identity.certificate)
+    renewal._files = (identity.certificate, tmp_path / "other" / "key.pem")
+    renewal.renew()
+    assert renewal.loaded == first
 
 
 def test_callers_are_refused_until_the_service_is_there() -> None:

@@ -12,8 +12,9 @@ import pytest
 from test_cli import run
 
 from tacita.server.core.settings import steady
-from tacita.server.store import Ledger, keys, tokens, usage
+from tacita.server.store import keys, tokens, usage
 from tacita.server.store.bodies import Layout
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import KeyRow, Quota
 
 

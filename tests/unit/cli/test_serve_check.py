@@ -19,7 +19,7 @@ from tacita.errors import InputError
 from tacita.resources import GB
 from tacita.server.core.offers import Offers, together
 from tacita.server.core.settings import Settings as Limits
-from tacita.server.store import Ledger
+from tacita.server.store.ledger import Ledger
 from tacita.two_party.protocol.party import new_identity
 
 

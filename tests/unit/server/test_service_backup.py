@@ -16,8 +16,9 @@ from tacita.schemes.base import silent
 from tacita.server.core import backup
 from tacita.server.core.backup import back_up, restore
 from tacita.server.core.settings import signing_key
-from tacita.server.store import Ledger, keys, requests, tokens
+from tacita.server.store import keys, requests, tokens
 from tacita.server.store.bodies import Layout, part, whole
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import KeyRow, Quota, RequestRow
 
 KEY, PARTLY, GONE, DAMAGED = ("ab" * 16, "bc" * 16, "cd" * 16, "de" * 16)

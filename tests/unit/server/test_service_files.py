@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from tacita.errors import FileError, InputError, LateError, ResourceError
-from tacita.server.store import Ledger, keys, tokens
+from tacita.server.store import keys, tokens
 from tacita.server.store.bodies import AT_ONCE, Layout, MinRate, part, receive, whole
 from tacita.server.store.keys import Piece
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import KeyRow, Quota
 
 ID = "a" * 32

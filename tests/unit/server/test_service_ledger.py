@@ -12,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from tacita.errors import FileError, InputError, ResourceError
 from tacita.plans.wire import State
 from tacita.server.sessions.messages import Used
-from tacita.server.store import Ledger, keys, requests, tokens, usage
+from tacita.server.store import keys, requests, tokens, usage
 from tacita.server.store import ledger as module
 from tacita.server.store import ledger as reserve
-from tacita.server.store.ledger import NAME
+from tacita.server.store.ledger import NAME, Ledger
 from tacita.server.store.tables import KeyRow, Quota, RequestRow
 
 ID, OTHER, SHA = "a" * 32, "b" * 32, "c" * 64

@@ -25,7 +25,8 @@ from tacita.server.core import offers as core
 from tacita.server.core.offers import offers_of
 from tacita.server.core.settings import signing_key
 from tacita.server.sessions.messages import Used
-from tacita.server.store import Ledger, keys, requests, tokens, usage
+from tacita.server.store import keys, requests, tokens, usage
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import KeyRow, Quota, RequestRow, Who
 
 STORED = Path(__file__).parents[2] / "vectors" / "served-0.1"

@@ -23,7 +23,8 @@ from tacita.server.core.jobs import Jobs
 from tacita.server.metrics import Metrics
 from tacita.server.sessions.messages import SessionSpec, Used
 from tacita.server.sessions.supervisor import Sessions
-from tacita.server.store import Ledger, tokens, usage
+from tacita.server.store import tokens, usage
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import Quota, Who
 from tacita.two_party.client import GenerationClient, TwoPartyClient
 from tacita.two_party.protocol.party import over_socket

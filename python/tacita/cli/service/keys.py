@@ -21,7 +21,7 @@ from tacita.extras import needing
 from tacita.settings import Settings
 
 if TYPE_CHECKING:
-    from tacita.server.store import Ledger
+    from tacita.server.store.ledger import Ledger
     from tacita.server.store.tables import KeyRow
 
 app = typer.Typer(help="Keys of services, and whom they belong to.", no_args_is_help=True)
@@ -165,8 +165,8 @@ def _client_keys(data: Path) -> tuple[Ledger, list[tuple[KeyRow, str]]]:
     """Returns the ledger of a server's data folder, and all keys in it, each with its client's name. Raises
     InputError for a folder without a ledger."""
     with needing("service", "keys"):
-        from tacita.server.store import Ledger, keys, tokens
-        from tacita.server.store.ledger import NAME
+        from tacita.server.store import keys, tokens
+        from tacita.server.store.ledger import NAME, Ledger
     if not (data / NAME).is_file():
         raise InputError(f"keys: {data} is no server's data folder", hint="as of tacita serve --data")
     ledger = Ledger(data)

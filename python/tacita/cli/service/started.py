@@ -34,7 +34,8 @@ class Started:
 
     def token(self, name: str, *, operator: bool = False, **quota: int) -> str:
         """Adds a client, as `tacita token add` does, and returns its token. quota: fields of `Quota`."""
-        from tacita.server.store import Ledger, tokens
+        from tacita.server.store import tokens
+        from tacita.server.store.ledger import Ledger
         from tacita.server.store.tables import Quota
 
         with closing(Ledger(self.data)) as ledger:

@@ -21,7 +21,7 @@ from tacita.extras import needing
 
 if TYPE_CHECKING:
     from tacita.server.sessions.messages import Used
-    from tacita.server.store import Ledger
+    from tacita.server.store.ledger import Ledger
     from tacita.server.store.tables import Who
 
 app = typer.Typer(help="Who may ask a server: bearer tokens and quotas.", no_args_is_help=True)
@@ -115,8 +115,7 @@ def revoke(name: Name, data: Data) -> None:
 
 def _ledger(data: Path, *, new: bool = False) -> Ledger:
     """Opens the ledger of a data folder. new: also one that is not there yet. Raises InputError."""
-    from tacita.server.store import Ledger
-    from tacita.server.store.ledger import NAME
+    from tacita.server.store.ledger import NAME, Ledger
 
     if not (new or (data / NAME).is_file()):
         raise InputError(f"token: {data} is no server's data folder", hint="as of tacita serve --data")

@@ -14,7 +14,8 @@ from tacita.errors import RefusedError, ResourceError
 from tacita.server import logs
 from tacita.server.core.jobs import Jobs
 from tacita.server.sessions.messages import Ended, Used
-from tacita.server.store import Ledger, tokens, usage
+from tacita.server.store import tokens, usage
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import Quota, Who
 from tacita.two_party.protocol.refusal import Reason, Refusal
 

@@ -37,9 +37,10 @@ from tacita.server.jobs.messages import (
 from tacita.server.jobs.pool import Event, Job, WorkerPool
 from tacita.server.metrics import Metrics
 from tacita.server.sessions.messages import Used
-from tacita.server.store import Ledger, requests, tokens, usage
 from tacita.server.store import keys as ledger_keys
+from tacita.server.store import requests, tokens, usage
 from tacita.server.store.bodies import Layout, whole
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import RequestRow
 
 if TYPE_CHECKING:

@@ -28,8 +28,9 @@ from tacita.server.jobs.worker import NodeSet
 from tacita.server.metrics import Metrics
 from tacita.server.sessions.messages import SessionSpec
 from tacita.server.sessions.supervisor import Sessions
-from tacita.server.store import Ledger, keys, ledger, requests, tokens
+from tacita.server.store import keys, ledger, requests, tokens
 from tacita.server.store.bodies import Layout
+from tacita.server.store.ledger import Ledger
 
 SWEEP_SECONDS = 60.0
 LOOK_SECONDS = 1.0  # between two looks at what clients may still take

@@ -17,9 +17,10 @@ from tacita.plans.files import Workdir
 from tacita.server.core.jobs import Jobs
 from tacita.server.core.settings import DAY, HOUR, Settings
 from tacita.server.core.texts import Texts
-from tacita.server.store import Ledger, keys, requests, tokens
+from tacita.server.store import keys, requests, tokens
 from tacita.server.store import ledger as reserve
 from tacita.server.store.bodies import Layout
+from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import KeyRow
 
 STALLED = DAY  # seconds after which an upload that stands still goes

@@ -275,15 +275,13 @@ class Ciphertexts:
             return await channel.ask("POST", "/requests", params=params, headers=headers, body=work.request)
 
     async def _receive(self, status: Status, work: RequestFolder, meter: Meter, report: Report) -> None:
-        """Waits for a request and downloads response.ct. Its files at the server are removed then, and when
-        it is cancelled."""
+        """Waits for a request and downloads response.ct. Nothing of it is left at the server, however that
+        ends."""
         channel = self._owner.channel.metered(meter)
         try:
             await self._download(await self._wait(status, channel, meter, report), work, channel, meter)
-        except asyncio.CancelledError:
+        finally:
             await _remove_on_server(channel, f"/requests/{status.id}")
-            raise
-        await _remove_on_server(channel, f"/requests/{status.id}")
 
     async def _wait(self, status: Status, channel: Channel, meter: Meter, report: Report) -> Status:
         """Waits for a request and returns its final status."""

@@ -169,6 +169,7 @@ def test_a_failed_request_says_why(fake: Fake, tmp_path: Path) -> None:
     ):
         service.classify(TEXTS[0])
     assert caught.value.hint == "come back"
+    assert fake.count("DELETE", "requests/") == 1, "and nothing of it stays at the server"
 
 
 def test_a_request_that_is_cancelled_there_is_refused_here(fake: Fake, tmp_path: Path) -> None:

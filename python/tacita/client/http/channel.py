@@ -217,7 +217,6 @@ class Channel:
         params: Pairs | None = None,
         headers: Pairs | None = None,
         body: Body | None = None,
-        most: int = JSON_BYTES,
     ) -> Reply:
         """Returns the reply, of any status, to a request that is repeated, if it may be, while its errors may
         pass. path: below /v1. Raises PeerError: no connection, one that broke, too long a body."""
@@ -225,7 +224,7 @@ class Channel:
         attempt = 0
         while True:
             attempt += 1
-            outcome = await self._attempt(call, most)
+            outcome = await self._attempt(call)
             if isinstance(outcome, Reply) and outcome.status not in PASSING:
                 return outcome
             wait = self._wait(call, outcome, attempt)
@@ -266,12 +265,12 @@ class Channel:
                     )
                 yield piece
 
-    async def _attempt(self, call: Call, most: int) -> Reply | PeerError:
+    async def _attempt(self, call: Call) -> Reply | PeerError:
         """Makes one attempt, and returns the reply, or an error that another attempt may change."""
         what = self.what(call)
         try:
             async with self.stream(call) as response:
-                async with aclosing(self.read(response, most, what)) as pieces:
+                async with aclosing(self.read(response, JSON_BYTES, what)) as pieces:
                     content = b"".join([piece async for piece in pieces])
                 return Reply(what, response.status_code, response.headers, content)
         except httpx2.TransportError as error:

@@ -23,7 +23,6 @@ from opentelemetry.trace import set_span_in_context
 
 from tacita.version import __version__
 
-RECEIVE, QUEUE, EVALUATE = "receive", "queue", "evaluate"
 MOST = 10_000  # requests whose spans are open; further ones have none
 
 
@@ -52,7 +51,7 @@ class Tracing:
             self._ids.trace = int(id, 16)
             self._open[id] = [self._tracer.start_span("request", attributes={"id": id, **attributes})]
             self._ids.trace = 0
-            self.enter(id, RECEIVE, 1)
+            self.enter(id, "receive", 1)
 
     def enter(self, id: str, name: str, depth: int) -> None:
         """Ends what a request did from this depth on, and opens a span there."""

@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacita.errors import InputError, ResourceError, TacitaError
 from tacita.plans import wire
-from tacita.plans import wire as receipt
 from tacita.plans.files import Workdir, sha256_of
 from tacita.plans.wire import State
 from tacita.progress import Progress
@@ -103,7 +102,7 @@ class Jobs:
     def reserved(self, row: RequestRow) -> Used:
         """Returns what a request takes of its client's quota before it is evaluated: the texts that it has
         room for, the seconds that its plan predicts."""
-        offer = self.offers.of(row.model, row.scheme)
+        offer = self.offers.named.get((row.model, row.scheme))
         return Used() if offer is None else Used(offer.plan.batch, seconds=offer.plan.predicted_seconds())
 
     def settle(self, row: RequestRow, used: Used) -> None:
@@ -136,7 +135,7 @@ class Jobs:
         many."""
         rows = requests.unfinished(self.ledger)
         for row in rows:
-            if (offer := self.offers.of(row.model, row.scheme)) and offer.keeps:
+            if (offer := self.offers.named.get((row.model, row.scheme))) and offer.keeps:
                 self.fail(row.id, wire.NO_TEXT, "", "")
                 continue
             requests.change(self.ledger, row.id, state=State.waiting)
@@ -189,8 +188,15 @@ class Jobs:
             case State.waiting:
                 place = self.pools[row.model, row.scheme].place(row.id)
                 return wire.Status(id=row.id, state=row.state, place=place)
-            case State.running:
-                return _running(row.id, self.bus.latest(row.id))
+            case State.running if (now := self.bus.latest(row.id)) is not None:
+                return wire.Status(
+                    id=row.id,
+                    state=row.state,
+                    stage=now.stage[:200],
+                    done=now.index,
+                    total=now.total,
+                    seconds_left=max(0.0, now.left),
+                )
             case State.done:
                 return self._done(row)
             case _:
@@ -231,7 +237,7 @@ class Jobs:
         if row is None:  # cancelled at the last moment
             return self.layout.drop_request(id)
         response = sha256_of(path)
-        signature = receipt.signed(self.signer, row.plan, row.sha256, response).signature
+        signature = wire.signed(self.signer, row.plan, row.sha256, response).signature
         end = {"state": State.done, "ended": self.ledger.clock(), "seconds": done.seconds}
         answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
         self._change(id, **end, **answer)
@@ -303,16 +309,3 @@ class Jobs:
         self.metrics.evaluated((row.model, row.scheme), seconds, figures, plan)
         planned = round(plan.predicted_seconds(), 3)
         logs.say("answered", request=row.id, seconds=round(seconds, 3), planned=planned)
-
-
-def _running(id: str, now: Progress | None) -> wire.Status:
-    if now is None:
-        return wire.Status(id=id, state=State.running)
-    return wire.Status(
-        id=id,
-        state=State.running,
-        stage=now.stage[:200],
-        done=now.index,
-        total=now.total,
-        seconds_left=max(0.0, now.left),
-    )

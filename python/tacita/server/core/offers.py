@@ -85,10 +85,6 @@ class Offers:
     named: Mapping[tuple[str, str], Offered]
     models: tuple[wire.Model, ...]
 
-    def of(self, model: str, scheme: str) -> Offered | None:
-        """Returns an offer by its names, None where there is none."""
-        return self.named.get((model, scheme))
-
 
 def offers_of(
     model: Checkpoint,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tacita.errors import ResourceError
 from tacita.plans.files import Workdir
@@ -43,7 +42,8 @@ class Sweep:
         """Removes what is over. Raises ResourceError when the disk is full, and so full that nothing can be
         written down."""
         old = requests.old(self.ledger, self.ledger.clock() - self.settings.kept)
-        lost = [id for id in requests.answered(self.ledger) if not self._response(id).exists()]
+        answers = {id: Workdir(self.layout.request(id)).response for id in requests.answered(self.ledger)}
+        lost = [id for id, response in answers.items() if not response.exists()]
         for id in {*old, *lost}:
             await self.jobs.remove(id)
         gone = set(self.ledger.all(tokens.gone(self.ledger)))
@@ -60,9 +60,6 @@ class Sweep:
         tokens.drop_visitors(self.ledger)
         if self.layout.has_room(reserve.BYTES):
             reserve.hold(self.layout.root)
-
-    def _response(self, id: str) -> Path:
-        return Workdir(self.layout.request(id)).response
 
     async def make_room(self, new: KeyRow, *, visitor: bool) -> None:
         """Removes keys until these fit: visitors' first, those of the address with the most, then those that

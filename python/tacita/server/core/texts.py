@@ -50,10 +50,6 @@ class Texts:
         """Returns a client's texts."""
         return [text for text in self.all if text.client == client]
 
-    def of_key(self, client: str, key: str) -> list[KeptText]:
-        """Returns the texts that are written with a key."""
-        return [text for text in self.of_client(client) if text.key == key]
-
     def excess(self, client: str, quota: Quota, wanted: int) -> str:
         """Says why a client may not begin a text of so many bytes; nothing where it may."""
         held = self.of_client(client)

@@ -28,7 +28,7 @@ SchemeName = Annotated[str, Query(max_length=32, description="of the model's off
 
 def offered(service: Service, model: str, scheme: str) -> Offered:
     """Returns an offer. Raises Fault (404) for unknown names, InputError for a scheme without files."""
-    offer = service.offers.of(model, scheme)
+    offer = service.offers.named.get((model, scheme))
     if offer is None:
         raise not_found("model and scheme")
     offer.files  # noqa: B018 - refuses a connected scheme

@@ -124,17 +124,11 @@ async def style() -> Response:
 def _rows(description: dict[str, Any]) -> Iterator[str]:
     for path, calls in description["paths"].items():
         for method, call in calls.items():
-            takes = [
-                *map(_words, call.get("parameters", ())),
-                *call.get("requestBody", {}).get("content", ()),
-            ]
-            cells = (
-                f"<code>{method.upper()} {escape(path)}</code>",
-                call.get("summary", ""),
-                "; ".join(takes),
-            )
-            first, *rest = cells
-            yield f"<tr><td>{first}</td>" + "".join(f"<td>{escape(cell)}</td>" for cell in rest) + "</tr>\n"
+            sent = call.get("requestBody", {}).get("content", ())
+            takes = escape("; ".join([*map(_words, call.get("parameters", ())), *sent]))
+            does = escape(call.get("summary", ""))
+            what = f"<code>{method.upper()} {escape(path)}</code>"
+            yield f"<tr><td>{what}</td><td>{does}</td><td>{takes}</td></tr>\n"
 
 
 def _words(parameter: dict[str, Any]) -> str:

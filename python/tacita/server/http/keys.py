@@ -56,10 +56,9 @@ async def put(
 ) -> KeyState:
     service.require_open()
     offer = offered(service, model, scheme)
-    piece, total = _piece(request, offer)
+    piece = _piece(request, offer)
     require_quota(service, who, piece.count)
-    last = piece.begin + piece.count == total
-    row = _upload_row(service, who, id, offer, (model, scheme, total), request, last)
+    row = _upload_row(service, who, id, offer, model, request, piece)
     if row.complete:
         return _state(row)
     if piece.begin != row.received:
@@ -87,13 +86,13 @@ async def delete(service: At, who: Caller, id: Id) -> None:
     if requests.open_of(service.ledger, who.id, id):
         raise Fault(409, "in-use", "a request of these keys is not finished", "delete it first")
     with _alone(service, who, id):
-        for text in service.texts.of_key(who.id, id):
+        for text in [each for each in service.texts.of_client(who.id) if each.key == id]:
             await service.texts.end(text)
         await keys.remove(row, service.ledger, service.layout)
 
 
-def _piece(request: Request, offer: Offered) -> tuple[keys.Piece, int]:
-    """Returns the piece that comes, and the size of the whole. Raises Fault."""
+def _piece(request: Request, offer: Offered) -> keys.Piece:
+    """Returns the piece that comes, of a whole of the size that the plan's keys have. Raises Fault."""
     count = length(request, MOST_CHUNK_BYTES)
     match = RANGE.fullmatch(request.headers.get("content-range", ""))
     if match is None:
@@ -104,7 +103,7 @@ def _piece(request: Request, offer: Offered) -> tuple[keys.Piece, int]:
     if total != (wanted := offer.offer.keys_bytes):  # of every client: `plans.prices.formulas`
         detail = f"keys of {total} bytes, this plan's have {wanted}"
         raise Fault(422, "bad-file", detail, "make them anew with this plan")
-    return keys.Piece(first, count, sha256_of(request.headers)), total
+    return keys.Piece(first, count, sha256_of(request.headers))
 
 
 def _upload_row(
@@ -112,19 +111,19 @@ def _upload_row(
     who: Who,
     id: str,
     offer: Offered,
-    names: tuple[str, str, int],
+    model: str,
     request: Request,
-    last: bool,
+    piece: keys.Piece,
 ) -> KeyRow:
     """Returns the upload's row, new or as it stands. Raises Fault: another plan or content than it began
     with, too many keys."""
-    (model, scheme, total), plan = names, sha256_of(request.headers, PLAN)
+    plan, total = sha256_of(request.headers, PLAN), offer.offer.keys_bytes
     if plan != offer.plan.hash:
         raise Fault(
             409, "other-plan", "keys of another plan than the server has", "fetch the public part again"
         )
-    whole, now = _whole(request, last), service.ledger.clock()
-    new = KeyRow(who.id, id, model, scheme, plan, total, 0, whole, False, now)
+    whole, now = _whole(request, piece.begin + piece.count == total), service.ledger.clock()
+    new = KeyRow(who.id, id, model, offer.offer.scheme, plan, total, 0, whole, False, now)
     row = keys.get(service.ledger, who.id, id)
     if row is None:
         _require_another(service, who)

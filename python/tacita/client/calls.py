@@ -106,7 +106,6 @@ class LoopThread:
 
     @property
     def closed(self) -> bool:
-        """Whether the loop has ended."""
         return self._loop.is_closed()
 
     def close(self) -> None:
@@ -168,5 +167,4 @@ class Meter:
 
     @property
     def cost(self) -> Cost:
-        """The cost so far."""
         return Cost(dict(self.seconds), self.sent, self.received)

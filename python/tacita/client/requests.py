@@ -284,7 +284,6 @@ class Ciphertexts:
             await _remove_on_server(channel, f"/requests/{status.id}")
 
     async def _wait(self, status: Status, channel: Channel, meter: Meter, report: Report) -> Status:
-        """Waits for a request and returns its final status."""
         began = channel.patience.clock()
 
         def tell(now: Status) -> None:
@@ -332,7 +331,6 @@ class Several:
         self.report(Progress(now.stage, self.done, self.done + self.left, self.clock() - self._began, left))
 
     def step(self) -> None:
-        """Notes the end of a request."""
         self.done, self.left = self.done + 1, self.left - 1
 
 

@@ -105,7 +105,6 @@ class PlanFolder(Workdir):
         return About(**_texts(self.path / ABOUT, tuple(About.__annotations__)))
 
     def write_about(self, about: About) -> None:
-        """Writes the description of the keys."""
         private(self.path)
         _write(self.path / ABOUT, vars(about))
 

@@ -89,7 +89,6 @@ class Gateway:
         return answers, {"model": model or session.plan.name, **about}
 
     async def embeddings(self, body: Embeddings) -> Json:
-        """Answers POST /v1/embeddings."""
         answers, about = await self.answers("embed", body.model, body.input)
         vectors = [answer.vector.astype("<f4") for answer in answers]
         if body.dimensions not in (None, width := len(vectors[0])):
@@ -100,7 +99,6 @@ class Gateway:
         return {"object": "list", "data": rows, **about}
 
     async def rerank(self, body: Rerank) -> Json:
-        """Answers POST /v1/rerank."""
         answers, about = await self.answers("rerank", body.model, pairs_of(body.query, body.documents))
         results = []
         for each in rank(body.documents, answers).best(body.top_n):
@@ -109,7 +107,6 @@ class Gateway:
         return {"id": secrets.token_hex(12), "results": results, **about}
 
     async def write(self, body: Chat | Completion) -> Any:
-        """Answers POST /v1/completions and /v1/chat/completions."""
         writer = Writer(*await self.session("generate", body.model), body, self.report)
         if not body.stream:
             return await writer.whole()
@@ -236,7 +233,6 @@ class Events(StreamingResponse):
     """A stream of events, which ends early where its reader leaves."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends all events."""
         with suppress(Fault):  # the reader has left
             await _while_there(receive, self.stream_response(send))
 

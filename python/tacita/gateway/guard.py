@@ -38,7 +38,6 @@ class Fault(Exception):
     param: str | None = None
 
     def body(self) -> dict[str, Any]:
-        """Returns the JSON body."""
         kind = "rate_limit_error" if self.status == 429 else "invalid_request_error"
         kind = "server_error" if self.status >= 500 else kind
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
@@ -49,7 +48,6 @@ class Fault(Exception):
 
 
 def fault_of(error: TacitaError) -> Fault:
-    """Returns the fault that answers an error of ours."""
     status, code = next(CODES[kind] for kind in CODES if isinstance(error, kind))
     return Fault(status, f"{error} ({error.hint})" if error.hint else str(error), code)
 

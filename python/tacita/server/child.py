@@ -76,7 +76,6 @@ class Unable(Message):
 
     @classmethod
     def of(cls, error: TacitaError) -> Unable:
-        """Returns the message of an error."""
         return cls(str(error)[:MOST_TEXT], error.hint[:MOST_TEXT])
 
 

@@ -45,7 +45,6 @@ class Metrics:
         self._sessions = Gauge("two_party_sessions", "Open ones.", ["model"], **named)
 
     def ended(self, model: str, scheme: str, state: str) -> None:
-        """Counts a request that is final."""
         self._requests.labels(model, scheme, state).inc()
 
     def evaluated(
@@ -67,16 +66,13 @@ class Metrics:
         self._bytes.labels(what, way).inc(count)
 
     def session(self, model: str, texts: int, seconds: float) -> None:
-        """Counts a session of two parties that is over."""
         self._texts.labels(model).inc(texts)
         self._session.labels(model).observe(seconds)
 
     def refused(self, why: str) -> None:
-        """Counts a call that was not answered."""
         self._refused.labels(why).inc()
 
     def watch_queue(self, model: str, scheme: str, waiting: Callable[[], int], pool: WorkerPool) -> None:
-        """Watches the state of a queue and of its workers."""
         self._queue.labels(model, scheme).set_function(waiting)
         self._resident.labels(model, scheme).set_function(lambda: pool.resident)
         self._workers.labels(model, scheme).set_function(lambda: len(pool.pids))

@@ -60,7 +60,6 @@ class Tracing:
             spans.append(self._tracer.start_span(name, set_span_in_context(spans[-1])))
 
     def ended(self, id: str, **attributes: str | int | float) -> None:
-        """Ends all spans of a request."""
         if spans := self._open.pop(id, None):
             spans[0].set_attributes(attributes)
             self._leave(spans, 0)

@@ -195,7 +195,6 @@ class Channel:
 
     @property
     def token(self) -> str | None:
-        """The token that calls send, if any."""
         header = self.client.headers.get(AUTHORIZATION)
         return None if header is None else header.removeprefix(BEARER)
 
@@ -206,7 +205,6 @@ class Channel:
         self.client.headers[AUTHORIZATION] = f"{BEARER}{token}"
 
     def metered(self, meter: Meter) -> Channel:
-        """Returns the same channel with another meter."""
         return replace(self, meter=meter)
 
     async def ask(

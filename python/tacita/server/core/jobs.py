@@ -271,7 +271,6 @@ class Jobs:
             self.tracing.enter(id, name, depth)
 
     def trace_end(self, id: str, state: str) -> None:
-        """Ends the spans of a request, if there are any."""
         if self.tracing:
             self.tracing.ended(id, state=str(state))
 

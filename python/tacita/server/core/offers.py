@@ -64,7 +64,6 @@ class Offered:
 
     @property
     def public(self) -> Path:
-        """Returns the path of the public folder."""
         return self.folder / PUBLIC
 
     @property
@@ -74,7 +73,6 @@ class Offered:
 
     @property
     def most_request(self) -> int:
-        """Returns the bytes that a request has at most."""
         return most_bytes("request", self.files)
 
 

@@ -47,7 +47,6 @@ class Texts:
         return text if text and (text.client, text.key) == (client, key) else None
 
     def of_client(self, client: str) -> list[KeptText]:
-        """Returns a client's texts."""
         return [text for text in self.all if text.client == client]
 
     def excess(self, client: str, quota: Quota, wanted: int) -> str:

@@ -32,7 +32,6 @@ READING = ("GET", "HEAD", "DELETE")  # what a caller without a token may call: n
 
 
 async def service_of(connection: HTTPConnection) -> Service:
-    """Returns the service of the app."""
     service = connection.app.state.service
     assert isinstance(service, Service)
     return service

@@ -47,13 +47,11 @@ class TimeoutProtocol(H11Protocol):
         self._timeout: TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Starts the timer of a connection."""
         limited: Any = MinRateTransport(transport, self.loop, self._min_rate, self._is_sending)
         super().connection_made(limited)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the timer with the connection."""
         self._stop()
         self.transport.stop()
         super().connection_lost(exc)
@@ -218,7 +216,6 @@ class MinRateTransport:
             self._look_later()
 
     def is_closing(self) -> bool:
-        """Returns whether the transport closes, as asyncio's transports do."""
         return self._closing or bool(self._transport.is_closing())
 
     def close(self) -> None:

@@ -50,7 +50,6 @@ class Fault(Exception):
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def problem(self) -> Problem:
-        """Returns the body of the answer."""
         title = HTTPStatus(self.status).phrase
         detail, hint = self.detail[:MOST_TEXT], self.hint[:MOST_TEXT]
         return Problem(title=title, status=self.status, detail=detail, hint=hint, code=self.code)
@@ -62,7 +61,6 @@ def not_found(what: str) -> Fault:
 
 
 def fault_of(error: Exception) -> Fault:
-    """Returns the fault that answers an error."""
     for kind, status, code in STATUS:
         if isinstance(error, kind):
             headers = {"Retry-After": str(RETRY_SECONDS)} if status in (429, 507) else {}
@@ -77,7 +75,6 @@ def install(app: FastAPI) -> None:
 
 
 def response(fault: Fault) -> JSONResponse:
-    """Returns the answer to a call."""
     body = fault.problem().model_dump(exclude_defaults=False)
     return JSONResponse(body, fault.status, dict(fault.headers), media_type=PROBLEM)
 

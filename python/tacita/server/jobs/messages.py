@@ -47,7 +47,6 @@ class WorkerSpec(Message):
 
     @property
     def name(self) -> tuple[str, str]:
-        """Returns the name of its pool."""
         return self.model, self.scheme
 
 

@@ -61,7 +61,6 @@ class Job:
 
     @property
     def id(self) -> str:
-        """Returns the id, which is the job's own."""
         return self.order.id
 
 
@@ -78,11 +77,9 @@ class WorkerSlot(Supervisor):
 
     @property
     def idle(self) -> bool:
-        """Returns whether a worker waits here."""
         return self.child is not None and self.job is None and not self.leaving
 
     def give(self, job: Job) -> None:
-        """Hands a job to the worker that waits."""
         self.job, job.ending = job, ""
         job.over.clear()
         self.sent_keys.add(job.order.key_id)
@@ -101,7 +98,6 @@ class WorkerSlot(Supervisor):
         return job
 
     async def close(self, seconds: float | None = None) -> None:
-        """Ends the worker, whatever it does."""
         await super().close(seconds)
         self.release()
 

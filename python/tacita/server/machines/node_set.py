@@ -47,7 +47,6 @@ class RayNodeSet:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Returns the room for evaluators, now."""
         return self._listed.sites if self._listed else ()
 
     async def open(self) -> None:
@@ -75,7 +74,6 @@ class RayNodeSet:
         return starts
 
     async def changed(self) -> None:
-        """Waits until the watcher reports other sites."""
         await self._news.wait()
 
     async def close(self) -> None:
@@ -94,7 +92,6 @@ class RayNodeSet:
             raise PeerError(what, hint=error.hint) from error
 
     async def _start(self, now: NodeList, site: Site, spec: WorkerSpec) -> Child:
-        """Starts the worker of a plan at a site."""
         reserved, log = share(site.cores, self._plans), self._request.log
         there = ActorSite(now.address, site.node, site.cores, reserved, now.folder, self._retry, log)
         words = json.dumps(to_json(there))

@@ -72,7 +72,6 @@ class Nodes:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Returns the room for evaluators, now."""
         return self._nodes.sites
 
     @property
@@ -89,7 +88,6 @@ class Nodes:
         self._loop.run(self._start())
 
     def submit(self, number: int, key_id: str, keys: Path, folder: Path) -> None:
-        """Queues the request in a folder."""
         job = Job(Evaluate(str(number), key_id, keys.absolute(), folder.absolute()), client="")
 
         async def queue() -> None:
@@ -199,7 +197,6 @@ class Spread:
 
     @property
     def evaluators(self) -> int:
-        """Returns the number of evaluators that there is room for."""
         return len(self.nodes.sites)
 
     def forecast(self, requests: int, evaluators: int | None = None) -> Forecast:
@@ -254,7 +251,6 @@ class Spread:
         return client
 
     def _send(self, client: Client, number: int, texts: Group, step: Seconds) -> None:
-        """Encrypts a request and queues it."""
         began = time.monotonic()
         request = client.encrypt_batch(texts)
         step["encrypt"] = time.monotonic() - began

@@ -84,7 +84,6 @@ class AddressClient:
         self._charged = 0
 
     def places(self, sessions: int) -> int:
-        """Returns how many places its address may have."""
         return self._clients.limits.of_address(self.name)
 
     def admit(self, used: Used, wanted: Used) -> Refusal | None:
@@ -172,7 +171,6 @@ class Relay(Carrier):
         self._task = self._loop.create_task(self._serve())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the session with the connection."""
         self._task.cancel()
         self.stop()
 

@@ -73,7 +73,6 @@ class Places:
         return None
 
     def give_back(self, client: str) -> None:
-        """Gives a place back."""
         with self._lock:
             self._taken[client] -= 1
             self._taken += Counter()  # forgets those with none

@@ -49,7 +49,6 @@ class _Running:
     working: float | None = None
 
     def used(self, now: float) -> Used:
-        """Returns what the session has used up to `now`."""
         usage, under_way = self.usage, 0.0 if self.working is None else now - self.working
         carried = usage.bytes_sent + usage.bytes_received
         return Used(usage.texts, usage.tokens, carried, self.seconds + under_way)

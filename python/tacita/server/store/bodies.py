@@ -109,7 +109,6 @@ class Layout:
         return shutil.disk_usage(self.root).free
 
     def keys(self, client: str, id: str) -> Path:
-        """Returns the folder of a client's keys of this id."""
         return self.root / KEYS / _hex(client) / _hex(id)
 
     def request(self, id: str) -> Path:
@@ -130,7 +129,6 @@ class Layout:
         _drop(self.text(client, key, id), 2)
 
     def drop_request(self, id: str) -> None:
-        """Removes a request's folder, if it is there."""
         shutil.rmtree(self.request(id), ignore_errors=True)
 
     def sweep(self, keys: set[tuple[str, str]], requests: set[str]) -> int:

@@ -24,7 +24,6 @@ from tacita.server.store.tables import KeyRow, Who
 
 
 def get(ledger: Ledger, client: str, id: str) -> KeyRow | None:
-    """Returns a client's keys of this id."""
     return ledger.one(select(KeyRow).where(_named(client, id)))
 
 
@@ -57,7 +56,6 @@ def put(ledger: Ledger, row: KeyRow) -> None:
 
 
 def touch(ledger: Ledger, client: str, id: str) -> None:
-    """Records that keys were used now."""
     ledger.run(update(KeyRow).where(_named(client, id)).values(used=ledger.clock()))
 
 

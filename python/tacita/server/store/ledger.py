@@ -43,7 +43,6 @@ def hold(folder: Path) -> None:
 
 
 def give_up(folder: Path) -> None:
-    """Removes the file, if it is there."""
     (folder / RESERVE).unlink(missing_ok=True)
 
 
@@ -119,7 +118,6 @@ class Ledger:
             return change()
 
     def close(self) -> None:
-        """Closes the file."""
         self._engine.dispose()
 
     @contextmanager

@@ -48,7 +48,6 @@ def add(ledger: Ledger, row: RequestRow) -> None:
 
 
 def get(ledger: Ledger, client: str, id: str) -> RequestRow | None:
-    """Returns a client's request of this id."""
     return ledger.one(select(RequestRow).where(RequestRow.client == client, RequestRow.id == id))
 
 
@@ -58,7 +57,6 @@ def by_id(ledger: Ledger, id: str) -> RequestRow | None:
 
 
 def asked_before(ledger: Ledger, client: str, again: str) -> RequestRow | None:
-    """Returns the request that came with this idempotency key."""
     return ledger.one(select(RequestRow).where(RequestRow.client == client, RequestRow.again == again))
 
 
@@ -78,7 +76,6 @@ def open_of(ledger: Ledger, client: str, key: str) -> int:
 
 
 def waiting(ledger: Ledger, model: str, scheme: str) -> int:
-    """Returns the number of requests in a queue."""
     state = RequestRow.state == State.waiting
     return ledger.count(RequestRow.model == model, RequestRow.scheme == scheme, state)
 
@@ -94,17 +91,14 @@ def answered(ledger: Ledger) -> list[str]:
 
 
 def everywhere(ledger: Ledger) -> list[str]:
-    """Returns the ids of all requests."""
     return _ids(ledger)
 
 
 def change(ledger: Ledger, id: str, **values: Any) -> None:
-    """Sets columns of a request."""
     ledger.run(update(RequestRow).where(RequestRow.id == id).values(**values))
 
 
 def drop(ledger: Ledger, id: str) -> None:
-    """Removes the row of a request."""
     ledger.run(delete(RequestRow).where(RequestRow.id == id))
 
 

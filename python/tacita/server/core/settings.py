@@ -94,7 +94,10 @@ def signing_key(folder: Path) -> Ed25519PrivateKey:
     none, or that others may read."""
     path = folder / NAME
     if not path.exists():
-        _make(path)
+        new = Ed25519PrivateKey.generate()
+        data = new.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        with replacing(path, mode=0o600) as temporary:
+            temporary.write_bytes(data)
     if path.stat().st_mode & 0o077:
         raise FileError(f"{path}: others may read it", hint=f"chmod 600 {path}")
     try:
@@ -104,10 +107,3 @@ def signing_key(folder: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise FileError(f"{path}: a key of another kind", hint="restore it, or move it away for a new one")
     return key
-
-
-def _make(path: Path) -> None:
-    key = Ed25519PrivateKey.generate()
-    data = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    with replacing(path, mode=0o600) as temporary:
-        temporary.write_bytes(data)

@@ -106,7 +106,8 @@ def origin_of(text: str) -> str:
 def hosts_of(host: str, names: Collection[str], origins: Collection[str]) -> frozenset[str]:
     """Returns the names of a server that is for its own machine. host: where it listens. names: further
     names. origins: those of a proxy before it."""
-    own = {"localhost", "127.0.0.1", "::1", host, *names, *filter(None, map(_name_of, origins))}
+    before = (urlsplit(origin).hostname for origin in origins)
+    own = {"localhost", "127.0.0.1", "::1", host, *names, *filter(None, before)}
     return frozenset(name.lower() for name in own)
 
 
@@ -116,7 +117,3 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _name_of(origin: str) -> str | None:
-    return urlsplit(origin).hostname

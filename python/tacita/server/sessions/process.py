@@ -57,17 +57,19 @@ class Places:
 
     def __init__(self, sessions: int) -> None:
         self.sessions = sessions
-        self._lock, self._taken = threading.Lock(), Counter[str]()
+        self._lock, self._taken = threading.RLock(), Counter[str]()
 
     def refusal(self, client: str, most: int) -> Refusal | None:
         """Returns why a client that may have so many places would get none now, or None."""
         with self._lock:
-            return self._refusal(client, most)
+            if self._taken.total() >= self.sessions:
+                return Refusal(Reason.FULL, self.sessions)
+            return Refusal(Reason.ADDRESS, most) if self._taken[client] >= most else None
 
     def take(self, client: str, most: int) -> Refusal | None:
         """Takes a place, or says why not."""
         with self._lock:
-            if refusal := self._refusal(client, most):
+            if refusal := self.refusal(client, most):
                 return refusal
             self._taken[client] += 1
         return None
@@ -76,11 +78,6 @@ class Places:
         with self._lock:
             self._taken[client] -= 1
             self._taken += Counter()  # forgets those with none
-
-    def _refusal(self, client: str, most: int) -> Refusal | None:
-        if self._taken.total() >= self.sessions:
-            return Refusal(Reason.FULL, self.sessions)
-        return Refusal(Reason.ADDRESS, most) if self._taken[client] >= most else None
 
 
 class HostedSession(Admission):

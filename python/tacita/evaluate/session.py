@@ -212,8 +212,9 @@ class Server:
             reached=points if self.resume else lambda _: None,
         )
         pool, store = be.pool, be.pool.store
-        sizes = pool.peak, store.peak, store.bytes_written, store.bytes_read
-        self.usage = Usage(*(size / GB for size in sizes), resumed=begin)
+        self.usage = Usage(
+            pool.peak / GB, store.peak / GB, store.bytes_written / GB, store.bytes_read / GB, begin
+        )
         return out
 
     def _start(

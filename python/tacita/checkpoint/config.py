@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tacita.checkpoint.gguf import fields_of, gguf_of
-from tacita.checkpoint.texts import MODULES, Sentences, read_sentences
+from tacita.checkpoint.texts import ALONE, MODULES, ORDERS, Sentences, read_sentences
 from tacita.errors import CheckpointError
 from tacita.models.config import EVERY_TOKEN, LAST, LATEST, Names
 from tacita.models.fields import Fields, read_json
@@ -92,6 +92,10 @@ def _unpooled(folder: Path, config: Config, pooling: str | None) -> Config:
         raise CheckpointError(
             f"{folder}: pooling {pooling!r}, the model answers {of}", hint="leave --pooling out"
         )
+    if config.task == NEXT and (folder / MODULES).is_file():
+        raise CheckpointError(
+            f"{folder / MODULES}: a decoder that gives vectors or scores", hint="take an encoder for them"
+        )
     if config.task == WORDS and config.vocab > MAX_CLASSES:
         raise CheckpointError(
             f"{folder}: scores of {config.vocab} words for every token, at most {MAX_CLASSES} are computed",
@@ -107,7 +111,7 @@ def _classifier(folder: Path, config: Any, pooling: str | None, stated: str) -> 
             f"{folder}: pooling {pooling!r}, the classifier was trained on {stated!r}",
             hint="leave --pooling out",
         )
-    files = None if pooling else read_sentences(folder, config.hidden)
+    files = None if pooling else read_sentences(folder, config.hidden, orders=(*ORDERS, ALONE))
     if files and (files.pooling != stated or files.normalise):
         raise CheckpointError(
             f"{folder}: modules.json describes another answer ({files.pooling}) than the classifier's "

@@ -2,38 +2,37 @@
 states.
 
 `modules.json` lists the modules in their order. Ours are Transformer (the encoder itself), Pooling, whose
-`config.json` names exactly one way of pooling, and Normalize, which divides the vector by its length.
-Everything else that changes the vector is refused by name: another module (Dense), a prompt in front of every
-text, a folder of its own for the encoder.
+`config.json` names exactly one way of pooling, and Normalize, which divides the vector by its length; a
+cross-encoder has the first alone. Everything else that changes the vector is refused by name: another module
+(Dense), a prompt in front of every text, a folder of its own for the encoder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tacita.errors import CheckpointError, InputError
-from tacita.models.fields import read_json, read_objects
+from tacita.models.fields import Fields, read_json, read_objects
 
-MODULES = "modules.json"
+MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
 PACKAGE = "sentence_transformers"
 ORDERS = (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
-FLAG = "pooling_mode_"
-MODES = {f"{FLAG}cls_token": "cls", f"{FLAG}mean_tokens": "mean"}  # -> names of poolings
+ALONE = ("Transformer",)
+MODE = "pooling_mode"  # older files have a flag for each way, such as pooling_mode_cls_token
+MODES = ("cls", "mean")
 REFUSED = {
-    f"{FLAG}max_tokens": "a maximum over encrypted tokens takes a comparison for each of them, in every "
-    "feature",
-    f"{FLAG}mean_sqrt_len_tokens": "its divisor is the square root of the length; masks of requests hold "
-    "1/length",
-    f"{FLAG}weightedmean_tokens": "its weights grow with the position; masks of requests weigh all real "
-    "tokens alike",
-    f"{FLAG}lasttoken": "which token is the last is hidden, so all of them would have to be computed and "
-    "one selected",
+    "max": "a maximum over encrypted tokens takes a comparison for each of them, in every feature",
+    "mean_sqrt_len": "its divisor is the square root of the length; masks of requests hold 1/length",
+    "weightedmean": "its weights grow with the position; masks of requests weigh all real tokens alike",
+    "lasttoken": "which token is the last is hidden, so all of them would have to be computed and one "
+    "selected",
 }
-SIZE, PROMPT = "word_embedding_dimension", "include_prompt"
+SIZES, PROMPT = ("embedding_dimension", "word_embedding_dimension"), "include_prompt"
+VECTOR, PLACES = "sentence_embedding", ("module_input_name", "module_output_name")  # of Normalize
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,11 @@ class Sentences:
     normalise: bool
 
 
-def read_sentences(folder: Path, hidden: int, asked: str | None = None) -> Sentences | None:
-    """What the files of `folder` say, None where there are none. hidden: size of the model's hidden states.
+def read_sentences(
+    folder: Path, hidden: int, asked: str | None = None, orders: Collection[tuple[str, ...]] = ORDERS
+) -> Sentences | None:
+    """What the files of `folder` say, None where they say nothing of a vector. hidden: size of the model's
+    hidden states. orders: of modules that are read.
 
     asked: the user's pooling, which then stands and whose file is not read; the other modules hold all the
     same. Raises CheckpointError naming file, field, value and the reason.
@@ -55,36 +57,39 @@ def read_sentences(folder: Path, hidden: int, asked: str | None = None) -> Sente
     if not path.is_file():
         _refuse_half(folder, asked)
         return None
-    modules = _modules(path)
+    modules = _modules(path, orders)
     if modules["Transformer"]:
         raise CheckpointError(
             f"{path}: the encoder is in the folder {modules['Transformer']!r}",
             hint="only models at the top are read",
         )
-    _texts_as_they_are(folder)
-    normalise = "Normalize" in modules and _normalises(_inside(folder, modules["Normalize"]))
+    _refuse_changes_of_texts(folder)
+    if "Pooling" not in modules:
+        return None
+    if normalise := "Normalize" in modules:
+        _require_division_by_length(_inside(folder, modules["Normalize"]) / "config.json")
     return Sentences(
         asked or _pooling(_inside(folder, modules["Pooling"]) / "config.json", hidden), normalise
     )
 
 
 def _refuse_half(folder: Path, pooling: str | None) -> None:
-    """1_Pooling without modules.json: what comes after it, and whether it is used at all, is not known."""
-    if pooling is None and (folder / "1_Pooling" / "config.json").is_file():
-        raise CheckpointError(
-            f"{folder}: 1_Pooling/config.json without {MODULES}",
-            hint="copy the whole folder, or say --pooling cls|mean",
-        )
+    """Other files without modules.json: what comes after them, and whether they are used, is not known."""
+    for name in ("1_Pooling/config.json", SETTINGS):
+        if pooling is None and (folder / name).is_file():
+            raise CheckpointError(
+                f"{folder}: {name} without {MODULES}", hint="copy the whole folder, or say --pooling cls|mean"
+            )
 
 
-def _modules(path: Path) -> dict[str, str]:
+def _modules(path: Path, orders: Collection[tuple[str, ...]]) -> dict[str, str]:
     """Maps each kind of module to its folder, in the order of the file."""
     listed = read_objects(path)
     kinds = tuple(_kind(path, module) for module in listed)
-    if kinds not in ORDERS:
-        orders = " or ".join(", ".join(order) for order in ORDERS)
+    if kinds not in orders:
+        known = " or ".join(", ".join(order) for order in orders)
         raise CheckpointError(
-            f"{path}: modules {', '.join(kinds)}", hint=f"supported: {orders}, in this order"
+            f"{path}: modules {', '.join(kinds)}", hint=f"supported: {known}, in this order"
         )
     return {kind: str(module.get("path", "")) for kind, module in zip(kinds, listed, strict=True)}
 
@@ -105,76 +110,60 @@ def _kind(path: Path, module: Mapping[str, Any]) -> str:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """The module's own folder. Raises CheckpointError for one that is not inside the model's."""
-    parts = PurePosixPath(name)
-    place = folder / parts
-    if not name or parts.is_absolute() or ".." in parts.parts or "\\" in name or not _contains(folder, place):
+    """The module's own folder. Raises CheckpointError for one that is not inside the model's, once links are
+    followed (files of a hub's cache are links to elsewhere, as config.json itself may be)."""
+    parts, top = PurePosixPath(name), folder.resolve()
+    place = (folder / parts).resolve()
+    inside = place.is_relative_to(top) and place != top
+    if not name or parts.is_absolute() or ".." in parts.parts or "\\" in name or not inside:
         raise CheckpointError(
             f"{folder / MODULES}: the path {name!r} is not inside the model's folder",
             hint="such as 1_Pooling",
         )
-    return place
-
-
-def _contains(folder: Path, place: Path) -> bool:
-    """Whether the place lies inside the folder, once links are followed (files of a hub's cache are links to
-    elsewhere, as config.json itself may be)."""
-    return place.resolve().is_relative_to(folder.resolve()) and place.resolve() != folder.resolve()
+    return folder / parts
 
 
 def _pooling(path: Path, hidden: int) -> str:
-    data = read_json(path)
-    for name in data:
-        if not name.startswith(FLAG) and name not in (SIZE, PROMPT):
+    """Returns the one way of pooling that the file names."""
+    f = Fields(path, read_json(path))
+    for name in f.data:
+        if not name.startswith(MODE) and name not in (*SIZES, PROMPT):
             raise CheckpointError(
                 f"{path}: unknown field {name!r}", hint="made by another version of the library?"
             )
-    if data.get(SIZE) != hidden or isinstance(data[SIZE], bool):
+    size = SIZES[0] if SIZES[0] in f.data else SIZES[1]
+    if f.data.get(size) != hidden:
+        f.refuse(size, f"the model has {hidden}: another model's?")
+    f.only(PROMPT, True)
+    flags = [name for name in f.data if name.startswith(f"{MODE}_") and f.flag(name, False)]
+    ways = f.data.get(MODE, flags)
+    ways = ways if isinstance(ways, list) else [ways]
+    if len(ways) != 1:
         raise CheckpointError(
-            f"{path}: {SIZE} is {data.get(SIZE)!r}, the model has {hidden}", hint="another model's?"
+            f"{path}: {len(ways)} poolings are set {ways!s:.200}", hint="exactly one is supported"
         )
-    if data.get(PROMPT, True) is not True:
+    way = str(ways[0]).removeprefix(f"{MODE}_").removesuffix("_tokens").removesuffix("_token")
+    if way not in MODES:
+        reason = REFUSED.get(way, "it is not known")
         raise CheckpointError(
-            f"{path}: {PROMPT} is {data[PROMPT]!r}", hint="prompts left out of the mean are not read"
+            f"{path}: {ways[0]!s:.80} is not supported: {reason}", hint=f"supported: {', '.join(MODES)}"
         )
-    return _mode(path, {name: value for name, value in data.items() if name.startswith(FLAG)})
+    return way
 
 
-def _mode(path: Path, flags: Mapping[str, Any]) -> str:
-    """The one way of pooling whose flag is set."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise CheckpointError(f"{path}: {name} is {value!r}", hint="it must be true or false")
-    chosen = [name for name, value in flags.items() if value]
-    if len(chosen) != 1:
-        raise CheckpointError(
-            f"{path}: {len(chosen)} poolings are set {chosen}", hint="exactly one is supported"
-        )
-    if chosen[0] in MODES:
-        return MODES[chosen[0]]
-    reason = REFUSED.get(chosen[0], "it is not known")
-    raise CheckpointError(
-        f"{path}: {chosen[0]} is not supported: {reason}", hint=f"supported: {', '.join(MODES)}"
-    )
+def _require_division_by_length(path: Path) -> None:
+    """Raises CheckpointError where Normalize states another option than that it takes the vector."""
+    stated = read_json(path) if path.is_file() else {}
+    if unknown := sorted(
+        name for name, value in stated.items() if name not in PLACES or value not in (None, VECTOR)
+    ):
+        raise CheckpointError(f"{path}: unknown fields {unknown}", hint="it divides the vector by its length")
 
 
-def _normalises(place: Path) -> bool:
-    """Returns True: the module has no options. Raises CheckpointError where its folder states some."""
-    path = place / "config.json"
-    if path.is_file() and (data := read_json(path)):
-        raise CheckpointError(
-            f"{path}: unknown fields {sorted(data)}", hint="Normalize has none: it divides by length"
-        )
-    return True
-
-
-def _texts_as_they_are(folder: Path) -> None:
+def _refuse_changes_of_texts(folder: Path) -> None:
     """Raises CheckpointError where the library would change every text before the tokenizer sees it."""
     changes = {
-        "config_sentence_transformers.json": (
-            "default_prompt_name",
-            "write the prompt before your texts yourself",
-        ),
+        SETTINGS: ("default_prompt_name", "write the prompt before your texts yourself"),
         "sentence_*_config.json": ("do_lower_case", "let the tokenizer do it (normalizer, lowercase)"),
     }  # older ones are called by the model's type, as sentence_roberta_config.json
     for name, (field, instead) in changes.items():

@@ -79,6 +79,7 @@ def _read_gpt2(f: Fields, **answer: Any) -> Gpt2Config:
     f.only("scale_attn_by_inverse_layer_idx", False)
     f.only("add_cross_attention", False)
     f.only("pruned_heads", {})
+    f.only("model_type", "gpt2")
     inner = None if f.data.get("n_inner") is None else "n_inner"
     return Gpt2Config(
         **f.sizes(
@@ -289,7 +290,7 @@ QWEN3 = replace(
 # root of the hidden size before they enter. Of that, the table gets the nearest power of two, which keeps its
 # numbers short; the rest is the unit of what stands between the blocks, which norms undo.
 
-GATES = ("gelu_pytorch_tanh", "gelu")  # old files call the one by the other's name
+GATE = "gelu_pytorch_tanh"
 
 
 class GemmaConfig(LlamaConfig):
@@ -306,7 +307,8 @@ class GemmaConfig(LlamaConfig):
 
 
 def _read_gemma(f: Fields, **answer: Any) -> GemmaConfig:
-    f.name("hidden_activation", GATES, f.name("hidden_act", GATES, GATES[0]))
+    f.only("hidden_activation", GATE)
+    f.name("hidden_act", (GATE, "gelu"), GATE)  # old files call the one by the other's name
     m: GemmaConfig = _read_llama(f, GemmaConfig, ("gemma",), head_size=256, key_heads=16, tied=True, **answer)
     return replace(m, activation="gelu_tanh")
 

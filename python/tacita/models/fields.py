@@ -203,9 +203,10 @@ class Fields:
 
     def problem(self, labels: int) -> str:
         """What scores of labels mean. As in transformers, a single score without a word about it is a
-        number."""
+        number, and that of the only label of a classification is its sigmoid."""
         default = "regression" if labels == 1 else "single_label_classification"
-        return PROBLEMS[self.name("problem_type", PROBLEMS, default)]
+        problem = PROBLEMS[self.name("problem_type", PROBLEMS, default)]
+        return MULTI_LABEL if problem == SINGLE_LABEL and labels == 1 else problem
 
     def part(self, field: str) -> Fields | None:
         """The object that a field holds; None where it is absent or null."""

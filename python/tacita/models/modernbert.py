@@ -12,11 +12,11 @@ from tacita.extras import AT_DEFAULT
 from tacita.models.config import KNOWN, EncoderConfig, Names
 from tacita.models.fields import Fields
 from tacita.models.layers import WITHOUT_POOLER, Family, Layer, Step, architectures, forward_of
+from tacita.models.rotary import BASE, MOST_BASE
 from tacita.texts.embedding import WORDS as WORD_TABLE
 from tacita.texts.task import WORDS
 
 PARTS = {WORD_TABLE: "embeddings.tok_embeddings.weight", "embeddings.LayerNorm": "embeddings.norm"}
-MOST_BASE = 1e9
 KINDS = ("full_attention", "sliding_attention")
 
 
@@ -86,15 +86,17 @@ def _steps(m: ModernBertConfig) -> Sequence[Step]:
 def _bases(f: Fields) -> tuple[float, float]:
     """Reads the rotary bases of layers that see everything, and of the others; newer files keep them in one
     field."""
-    if (newer := f.part("rope_parameters")) is not None:
-        bases = []
-        for kind, default in zip(KINDS, (160000.0, 10000.0), strict=True):
-            of = newer.part(kind) or newer.refuse(kind, "it must be an object")
-            of.only("rope_type", "default")
-            bases.append(of.number("rope_theta", default, 1.0, MOST_BASE))
-        return bases[0], bases[1]
+    f.only("rope_scaling", None)
     everywhere = f.number("global_rope_theta", 160000.0, 1.0, MOST_BASE)
-    return everywhere, f.number("local_rope_theta", 10000.0, 1.0, MOST_BASE)
+    older = everywhere, f.number("local_rope_theta", BASE, 1.0, MOST_BASE)
+    if (newer := f.part("rope_parameters")) is None:
+        return older
+    bases = []
+    for kind, base in zip(KINDS, older, strict=True):
+        of = newer.part(kind) or newer.refuse(kind, "it must be an object")
+        of.only("rope_type", "default")
+        bases.append(of.number("rope_theta", base, 1.0, MOST_BASE))
+    return bases[0], bases[1]
 
 
 def _norm(m: ModernBertConfig, name: str) -> Norm:

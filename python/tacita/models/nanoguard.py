@@ -29,11 +29,12 @@ from tacita.extras import AT_DEFAULT
 from tacita.models.config import EncoderConfig, Names, check_task
 from tacita.models.fields import Fields
 from tacita.models.layers import CLASS, Family
+from tacita.models.rotary import BASE, MOST_BASE
 from tacita.texts.embedding import WORDS
 from tacita.texts.task import TEXT
 
 A = TypeVar("A")  # an interpreter's answer
-SINGLE, CLASSIFIER_EPSILON, BASE, MOST_BASE = 2.0**-23, 1e-5, 10000.0, 1e9
+SINGLE, CLASSIFIER_EPSILON = 2.0**-23, 1e-5
 LEAST, MOST = 2.0**-10, 2.0**10  # of lambda, mu / P and, squared, P
 
 

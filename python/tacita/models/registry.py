@@ -66,13 +66,16 @@ def named(architecture: str | None, model_type: str | None) -> tuple[str, str]:
     Raises CheckpointError for what no family has."""
     for name, family in FAMILIES.items():
         if architecture in family.architectures:
+            if family.model_types and model_type not in (None, *family.model_types):
+                raise CheckpointError(
+                    f"architecture {architecture!r} and model_type {model_type!r:.80}",
+                    hint=f"of two families, whose is it? supported: {', '.join(family.model_types)}",
+                )
             return name, family.architectures[str(architecture)]
         if architecture is None and model_type in family.model_types:
             return name, MODEL
-    name_of_model = (
-        f"model_type {model_type!r:.80}" if architecture is None else f"architecture {architecture!r:.80}"
-    )
-    raise CheckpointError(name_of_model, hint=REFUSED.get(str(model_type), supported(architecture or "")))
+    what = f"model_type {model_type!r:.80}" if architecture is None else f"architecture {architecture!r:.80}"
+    raise CheckpointError(what, hint=REFUSED.get(str(model_type), supported(architecture or "")))
 
 
 def supported(architecture: str) -> str:

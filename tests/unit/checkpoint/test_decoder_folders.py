@@ -157,6 +157,13 @@ def test_chats_end_as_their_generation_says(tmp_path: Path) -> None:
         config_of(tmp_path, LLAMA, eos_token_id=7)
 
 
+def test_a_decoder_of_vectors_is_refused(tmp_path: Path) -> None:
+    """As Qwen3-Embedding, which would be read as one that writes."""
+    (tmp_path / "modules.json").write_text("[]")
+    with pytest.raises(CheckpointError, match=r"modules\.json: a decoder that gives vectors"):
+        config_of(tmp_path, LLAMA)
+
+
 def test_positions_that_are_slowed_down(tmp_path: Path) -> None:
     """Heads of 4 features have two angles: one radian a token, and 1000^(-1/2) of it. The first turns five
     times in 32 tokens and is left as it is; the second turns a sixth of a time."""
@@ -178,7 +185,7 @@ def test_positions_that_are_slowed_down(tmp_path: Path) -> None:
         ("phi3-partial", {"rope_parameters": {"partial_rotary_factor": 2.0}}, "partial_rotary_factor is 2.0"),
         ("phi3-partial", {"rope_scaling": {"type": "longrope"}, "rope_parameters": None}, "'longrope'"),
         ("gemma", {"hidden_act": "silu"}, "hidden_act is 'silu'"),
-        ("gemma", {"hidden_activation": "relu"}, "hidden_activation is 'relu'"),
+        ("gemma", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu'"),
         ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
         ("qwen3", {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}}, "rope_parameters is"),
         ("qwen3", {"is_causal": False}, "is_causal is False"),

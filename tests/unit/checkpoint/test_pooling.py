@@ -155,6 +155,10 @@ def test_pooling_without_modules_is_half_a_folder(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"1_Pooling/config\.json without modules\.json"):
         load(folder)
     assert load(folder, pooling="cls").config.pooling == "cls"
+    (folder / "1_Pooling" / "config.json").unlink()
+    (folder / "config_sentence_transformers.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"config_sentence_transformers\.json without modules\.json"):
+        load(folder)
 
 
 def test_a_classifier_uses_what_it_was_trained_on(tmp_path: Path) -> None:
@@ -188,7 +192,12 @@ NO_CLS = {f"{MODE}_cls_token": False}
         (NO_CLS, "0 poolings are set"),
         ({f"{MODE}_mean_tokens": True}, "2 poolings are set"),
         ({f"{MODE}_cls_token": "yes"}, "cls_token is 'yes'"),
-        ({"word_embedding_dimension": 32}, "word_embedding_dimension is 32, the model has 16"),
+        ({"word_embedding_dimension": 32}, "word_embedding_dimension is 32"),
+        ({"embedding_dimension": 32}, "embedding_dimension is 32"),
+        ({MODE: "max"}, "max is not supported: a maximum"),
+        ({MODE: "mean_sqrt_len_tokens"}, "len_tokens is not supported: its divisor"),
+        ({MODE: ["cls", "mean"]}, "2 poolings are set"),
+        ({MODE: None}, "None is not supported"),
         ({"word_embedding_dimension": None}, "word_embedding_dimension is None"),
         ({"include_prompt": False}, "include_prompt is False"),
         ({"layers": [-1, -2]}, "unknown field 'layers'"),
@@ -198,6 +207,41 @@ def test_poolings_and_fields_that_are_refused(changes: dict, reason: str, tmp_pa
     folder = write_folder(make_random_checkpoint(labels=()), tmp_path)
     write_sentence_files(folder, 16, "cls", normalise=False, **changes)
     with pytest.raises(CheckpointError, match=reason):
+        load(folder)
+
+
+@pytest.mark.parametrize("way", ["mean", ["mean"]])
+def test_newer_files_say_the_same_in_other_fields(tmp_path: Path, way: object) -> None:
+    """As sentence-transformers 5.4 and later write them."""
+    folder = write_folder(make_random_checkpoint(labels=()), tmp_path)
+    write_sentence_files(folder, 16, "cls", normalise=True)
+    newer = {"embedding_dimension": 16, "pooling_mode": way, "include_prompt": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(newer))
+    (folder / "2_Normalize").mkdir()
+    vector = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
+    (folder / "2_Normalize" / "config.json").write_text(json.dumps(vector))
+    named = {"Transformer": "base.modules.transformer", "Pooling": "sentence_transformer.modules.pooling"}
+    named["Normalize"] = "base.modules.normalize"
+    listed = modules(*(f"sentence_transformers.{place}.{kind}" for kind, place in named.items()))
+    for module, path in zip(listed, ("", "1_Pooling", "2_Normalize"), strict=True):
+        module["path"] = path
+    (folder / "modules.json").write_text(json.dumps(listed))
+    found = load(folder).config
+    assert (found.pooling, found.normalise) == ("mean", True)
+    vector["module_input_name"] = "token_embeddings"
+    (folder / "2_Normalize" / "config.json").write_text(json.dumps(vector))
+    with pytest.raises(CheckpointError, match=r"unknown fields \['module_input_name'\]"):
+        load(folder)
+
+
+def test_a_cross_encoder_has_one_module(tmp_path: Path) -> None:
+    folder = write_folder(make_random_checkpoint(labels=("score",)), tmp_path)
+    (folder / "modules.json").write_text(json.dumps(modules("Transformer")))
+    settings = folder / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"model_type": "CrossEncoder", "default_prompt_name": None}))
+    assert (load(folder).config.pooling, load(folder).config.problem) == ("pooler", "regression")
+    settings.write_text(json.dumps({"default_prompt_name": "query"}))
+    with pytest.raises(CheckpointError, match="default_prompt_name is 'query'"):
         load(folder)
 
 

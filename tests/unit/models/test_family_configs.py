@@ -45,6 +45,7 @@ def config_of(place: Path, name: str, pooling: str | None = None, **changes: Any
         ("bert-class", {"architectures": ["A", "B"]}, r"architecture \"\['A', 'B'\]\""),
         ("bert-class", {"architectures": None, "model_type": "t5"}, "model_type 't5'"),
         ("bert-class", {"architectures": None, "model_type": None}, "model_type None"),
+        ("bert-class", {"model_type": "roberta"}, "'BertForSequenceClassification' and model_type 'roberta'"),
         (
             "bert-class",
             {"position_embedding_type": "relative_key"},
@@ -65,6 +66,7 @@ def config_of(place: Path, name: str, pooling: str | None = None, **changes: Any
         ("modernbert-class", {"layer_types": ["full_attention"] * 4}, "layer_types is"),
         ("modernbert-class", {"rope_parameters": {"full_attention": 3}}, "full_attention is 3"),
         ("modernbert-class", {"global_rope_theta": 0}, "global_rope_theta is 0"),
+        ("modernbert-class", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "rope_scaling is"),
         ("modernbert-class", {"classifier_pooling": "max"}, "classifier_pooling is 'max'"),
         ("vit-class", {"num_channels": 1}, "num_channels is 1"),
         ("vit-class", {"patch_size": 5}, "image_size is 12"),
@@ -107,7 +109,7 @@ def test_tasks_problems_and_labels(tmp_path: Path) -> None:
     one = {"id2label": {"0": "score"}}
     assert config_of(tmp_path, "bert-class", **one).problem == "regression"
     stated = config_of(tmp_path, "bert-class", problem_type="single_label_classification", **one)
-    assert stated.problem == "single_label"
+    assert stated.problem == "multi_label"  # its softmax would be 1 for every text
     tokens, span, words = (config_of(tmp_path, f"bert-{name}") for name in ("tokens", "span", "words"))
     assert (tokens.task, tokens.outputs, tokens.every_token, tokens.pooling) == ("tokens", 3, True, "none")
     assert (span.task, span.labels, span.outputs) == ("span", ("start", "end"), 2)
@@ -181,6 +183,9 @@ def test_newer_files_of_modernbert_say_the_same(tmp_path: Path) -> None:
     types = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
     newer = config_of(tmp_path, "modernbert-class", rope_parameters=rope, layer_types=types)
     assert newer == older and newer.bases == (5000.0, 70.0)
+    bare = {kind: {"rope_type": "default"} for kind in kinds}  # the bases stand beside them
+    mixed = {"global_rope_theta": 5000.0, "local_rope_theta": 70.0, "rope_parameters": bare}
+    assert config_of(tmp_path, "modernbert-class", **mixed) == older
     rope["full_attention"]["rope_type"] = "yarn"
     with pytest.raises(CheckpointError, match="rope_type is 'yarn'"):
         config_of(tmp_path, "modernbert-class", rope_parameters=rope)

@@ -290,7 +290,8 @@ NAMES = {
     "vocab_size": "vocab_size",
 }
 UNSCALED = {"rope.scaling.type": "none"}  # the only value that changes nothing
-TOKENS, END = "tokenizer.ggml.tokens", "tokenizer.ggml.eos_token_id"
+TOKENS = "tokenizer.ggml.tokens"
+ENDS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))  # of texts, turns
 
 
 def fields_of(file: GgufFile) -> Fields:
@@ -318,7 +319,9 @@ def fields_of(file: GgufFile) -> Fields:
         )
     words = header.get(TOKENS)
     config.setdefault("vocab_size", len(words) if isinstance(words, list) else None)
-    config |= {"tie_word_embeddings": "lm_head.weight" not in file.names, "eos_token_id": header.get(END)}
+    ends = [header[name] for name in ENDS if name in header]
+    once = [end for i, end in enumerate(ends) if end not in ends[:i]]
+    config |= {"tie_word_embeddings": "lm_head.weight" not in file.names, "eos_token_id": once}
     config["attention_bias"] = arch == "llama" and "model.layers.0.self_attn.q_proj.bias" in file.names
     config["use_sliding_window"] = "sliding_window" in config
     return Fields(where, config)

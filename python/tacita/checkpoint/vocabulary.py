@@ -161,6 +161,7 @@ def _word_pieces(folder: Path) -> Tokenizer:
 
     options = _options(folder, SPECIAL)
     _require_class(folder, options, OF_PIECES)
+    options.only("do_basic_tokenize", True)
     ids = {piece: number for number, piece in enumerate(_lines(folder / "vocab.txt"))}
     _require_no_more(folder, options, ids)
     unknown, first, last = (_special(options, name, ids, PIECES) for name in ADDED)

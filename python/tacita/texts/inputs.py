@@ -109,14 +109,16 @@ def truncated(front: Embedder, text: Text, tokens: int) -> tuple[Text, str]:
 
 
 def _cut(front: Embedder, parts: Sequence[str], over: int) -> tuple[str, ...]:
-    """Takes so many tokens away, each from the part that has more of them then."""
+    """Takes so many tokens away, each from the part that has more of them then; of equal ones from the one
+    that was shorter, as tokenizers do."""
     encoding = encoded(front, _text(parts))
     ends: list[list[int]] = [[0] for _ in parts]
     for (_, end), part in zip(encoding.offsets, encoding.sequence_ids, strict=True):
         if part is not None:
             ends[part].append(end)
+    shortest_first = sorted(ends, key=len)
     for _ in range(over):
-        if len(longest := max(ends, key=len)) > 1:
+        if len(longest := max(shortest_first, key=len)) > 1:
             longest.pop()
     return tuple(part[: own[-1]] for part, own in zip(parts, ends, strict=True))
 

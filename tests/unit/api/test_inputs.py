@@ -87,6 +87,12 @@ def test_a_pair_is_cut_at_its_longer_part() -> None:
     cut, warning = truncated(MODEL, Pair("a fine film", LONG), 16)
     assert isinstance(cut, Pair) and cut.first == "a fine film" and LONG.startswith(cut.second)
     assert length_of(MODEL, cut) == 16 and warning
+    for pair, kept in (
+        (Pair(LONG, "dull film is bad the plot"), (5, 4)),
+        (Pair("dull film is", LONG), (3, 6)),
+    ):
+        cut, _ = truncated(MODEL, pair, 12)  # of equal parts the longer one keeps the odd token
+        assert (len(cut[0].split()), len(cut[1].split())) == kept
     assert truncated(MODEL, "fine", 16) == ("fine", "")
     with pytest.raises(InputError, match="2 tokens hold nothing"):
         truncated(MODEL, LONG, 2)

@@ -265,6 +265,13 @@ def test_a_file_without_an_epsilon_is_refused(tmp_path: Path) -> None:
         fields_of(file)
 
 
+def test_turns_of_a_chat_end_a_text_too(tmp_path: Path) -> None:
+    file = GgufFile(write(tmp_path / "tiny.gguf", tiny(layers=1)))
+    known = dict(file.header.fields) | {"tokenizer.ggml.eot_token_id": 3, "tokenizer.ggml.eom_token_id": 0}
+    vars(file)["header"] = replace(file.header, fields=known)
+    assert fields_of(file).data["eos_token_id"] == [0, 3]
+
+
 def test_unscaled_positions_may_be_said(tmp_path: Path) -> None:
     assert load(write(tmp_path / "tiny.gguf", tiny(), **{"rope.scaling.type": "none"})).config.base == 1000.0
 

@@ -106,6 +106,8 @@ def test_files_of_other_tokenizers_are_refused(tmp_path: Path, made: str) -> Non
     (tmp_path / "config.json").unlink()
     with pytest.raises(CheckpointError, match="word_tokenizer_type is 'mecab'"):
         read_tokenizer(word_pieces(tmp_path, word_tokenizer_type="mecab"), 64)
+    with pytest.raises(CheckpointError, match="do_basic_tokenize is False"):
+        read_tokenizer(word_pieces(tmp_path, do_basic_tokenize=False), 64)
     made_by_bert = word_pieces(tmp_path, tokenizer_class="BertTokenizerFast")
     assert pieces(read_tokenizer(made_by_bert, 64), "un") == ["[CLS]", "un", "[SEP]"]
 

@@ -63,7 +63,7 @@ def read_sentences(
             f"{path}: the encoder is in the folder {modules['Transformer']!r}",
             hint="only models at the top are read",
         )
-    _refuse_changes_of_texts(folder)
+    _refuse_changes(folder)
     if "Pooling" not in modules:
         return None
     if normalise := "Normalize" in modules:
@@ -160,13 +160,17 @@ def _require_division_by_length(path: Path) -> None:
         raise CheckpointError(f"{path}: unknown fields {unknown}", hint="it divides the vector by its length")
 
 
-def _refuse_changes_of_texts(folder: Path) -> None:
-    """Raises CheckpointError where the library would change every text before the tokenizer sees it."""
-    changes = {
-        SETTINGS: ("default_prompt_name", "write the prompt before your texts yourself"),
-        "sentence_*_config.json": ("do_lower_case", "let the tokenizer do it (normalizer, lowercase)"),
-    }  # older ones are called by the model's type, as sentence_roberta_config.json
-    for name, (field, instead) in changes.items():
+CHANGES = (
+    (SETTINGS, "default_prompt_name", "write the prompt before your texts yourself"),
+    (SETTINGS, "truncate_dim", "take as many numbers of a vector yourself"),
+    # older ones are called by the model's type, as sentence_roberta_config.json
+    ("sentence_*_config.json", "do_lower_case", "let the tokenizer do it (normalizer, lowercase)"),
+)
+
+
+def _refuse_changes(folder: Path) -> None:
+    """Raises CheckpointError where the library would change every text or vector in a further way."""
+    for name, field, instead in CHANGES:
         for path in sorted(folder.glob(name)):
             if value := read_json(path).get(field):
                 raise CheckpointError(f"{path}: {field} is {value!r}", hint=f"remove the field and {instead}")

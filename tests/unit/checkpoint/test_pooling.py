@@ -299,6 +299,7 @@ def test_modules_that_are_refused(listed: object, message: str, tmp_path: Path) 
             {"default_prompt_name": "query"},
             "default_prompt_name is 'query'",
         ),
+        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim is 8"),
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is True"),
         ("sentence_xlm-roberta_config.json", {"do_lower_case": True}, "do_lower_case is True"),
         ("2_Normalize/config.json", {"p": 1}, r"unknown fields \['p'\]"),

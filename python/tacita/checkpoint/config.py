@@ -137,14 +137,14 @@ def _encoder(
     own = Sentences(pooling or family.vector_pooling(config), normalise=False)
     sentences = read_sentences(folder, config.hidden, pooling) or own
     pooled: Config = replace(config, pooling=sentences.pooling, normalise=sentences.normalise)
-    if pooling is None and sentences.pooling == "pooler" and not _has_pooler(family, pooled, stored):
+    if (
+        pooling is None
+        and sentences.pooling == "pooler"
+        and ("pooler" not in names or family.names(pooled).find(POOLER, stored()) is None)
+    ):
         raise CheckpointError(
             f"{folder}: nothing says how a text's vector is read from the last layer (no modules.json, no "
             "pooler weights)",
             hint="say --pooling cls or --pooling mean, as the model was trained",
         )
     return pooled
-
-
-def _has_pooler(family: Family, config: Config, stored: Callable[[], Collection[str]]) -> bool:
-    return "pooler" in family.options["pooling"] and family.names(config).find(POOLER, stored()) is not None

@@ -78,7 +78,10 @@ def read_documents(
     """
     if path.suffix == LINES:
         return _embedded(path, model, report)
-    return _arrays(path, model) if path.suffix == ARRAYS else Index.load(path)
+    if path.suffix != ARRAYS:
+        return Index.load(path)
+    vectors, names = _read_arrays(path)
+    return Index(model.name, "", names, vectors)
 
 
 def document_names(path: Path) -> tuple[str, ...]:
@@ -130,11 +133,6 @@ def _lines(path: Path) -> list[str]:
     if not (texts := [line.strip() for line in lines if line.strip()]):
         raise FileError(f"{path}: holds no document", hint="one a line")
     return texts
-
-
-def _arrays(path: Path, model: Checkpoint) -> Index:
-    vectors, names = _read_arrays(path)
-    return Index(model.name, "", names, vectors)
 
 
 def _read_arrays(path: Path) -> tuple[Any, tuple[str, ...]]:

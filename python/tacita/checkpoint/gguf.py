@@ -79,14 +79,12 @@ class _Reader:
         if (version := self._number("I")) not in VERSIONS:
             raise self._error("version", version)
         tensors, fields = self._read_count(MOST_TENSORS, "tensors"), self._read_count(MOST_FIELDS, "fields")
-        values = self._unique("field", [self._field() for _ in range(fields)])
+        pairs = [(self._text(), self._value(self._number("I"))) for _ in range(fields)]
+        values = self._unique("field", pairs)
         described = [self._tensor() for _ in range(tensors)]
         start = self._start(values)
         placed = [(name, TensorInfo(t.shape, t.kind, start + t.offset)) for name, t in described]
         return Header(self._path, values, self._unique("tensor", placed))
-
-    def _field(self) -> tuple[str, Any]:
-        return self._text(), self._value(self._number("I"))
 
     def _value(self, kind: int) -> Any:
         if kind == STRING:
@@ -306,12 +304,13 @@ def fields_of(file: GgufFile) -> Fields:
         "model_type": arch,
         "hidden_act": "silu",
     }
-    for name, value in _own(header, arch).items():
-        if name in UNSCALED and value == UNSCALED[name]:
+    for field, value in header.items():
+        own, _, name = field.partition(".")
+        if own != arch or (name in UNSCALED and value == UNSCALED[name]):
             continue
         theirs = NAMES.get(name, "")
         if not theirs or config.get(theirs, value) != value:
-            raise _error(where, f"{arch}.{name}", value, f"read are {', '.join(NAMES)}")
+            raise _error(where, field, value, f"read are {', '.join(NAMES)}")
         config[theirs] = value
     if "rms_norm_eps" not in config:
         raise _error(
@@ -325,11 +324,6 @@ def fields_of(file: GgufFile) -> Fields:
     config["attention_bias"] = arch == "llama" and "model.layers.0.self_attn.q_proj.bias" in file.names
     config["use_sliding_window"] = "sliding_window" in config
     return Fields(where, config)
-
-
-def _own(fields: Mapping[str, Any], arch: str) -> dict[str, Any]:
-    """Returns the fields of the architecture, without its name."""
-    return {name.removeprefix(f"{arch}."): v for name, v in fields.items() if name.startswith(f"{arch}.")}
 
 
 def _error(path: Path, field: str, value: object, supported: str) -> CheckpointError:

@@ -26,7 +26,6 @@ from tacita.models.fields import MAX_READ_BYTES, MAX_WEIGHT_BYTES
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
-    from huggingface_hub.hf_api import ModelInfo
 
 NAME = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w.-][\w./-]*))?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -70,7 +69,7 @@ def name_of(path: Path) -> str:
 def fetch(repository: str, revision: str | None = None) -> Path:
     """Returns the folder of a repository's revision (default: its main branch) in the Hub's cache.
 
-    Cost: two requests where all files are cached, else their download, at most 4 GiB in 100 files, with the
+    Cost: two requests where all files are cached, else their download, at most 32 GiB in 100 files, with the
     library's bar in a terminal or a notebook. Without a network, what the cache has is used. Raises
     CheckpointError: unknown name or revision, access denied, no network, offline, no or too many files.
     """
@@ -100,7 +99,7 @@ def fetch(repository: str, revision: str | None = None) -> Path:
             return cached()
         if not COMMIT.fullmatch(str(info.sha)):
             raise CheckpointError(f"load: {title}: the Hub names no commit", hint="is HF_ENDPOINT a Hub?")
-        files = choose_files(title, _sizes(info))
+        files = choose_files(title, {each.rfilename: each.size for each in info.siblings or ()})
         folder = snapshot_download(repository, revision=revision, allow_patterns=files, tqdm_class=Bar)
     except errors.LocalEntryNotFoundError as error:
         raise _unreachable(title, error) from None
@@ -136,10 +135,6 @@ def choose_files(name: str, sizes: Mapping[str, int | None]) -> list[str]:
             hint=f"at most {MOST_FILES} files of known sizes, {MAX_WEIGHT_BYTES} bytes in all",
         )
     return chosen
-
-
-def _sizes(info: ModelInfo) -> dict[str, int | None]:
-    return {each.rfilename: each.size for each in info.siblings or ()}
 
 
 def _refusal(name: str, error: HfHubHTTPError) -> CheckpointError:

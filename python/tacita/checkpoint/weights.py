@@ -70,9 +70,10 @@ def read_tensors(
     """
     spellings = {name: names.find(name, stored.names) for name in shapes}
     if missing := [name for name, spelled in spellings.items() if spelled is None]:
+        some = f"{len(stored.names)} tensors, such as {', '.join(sorted(stored.names)[:2])}"
         raise CheckpointError(
             f"{stored.path}: {len(missing)} tensors missing, first {missing[0]}",
-            hint=_missing_hint(stored.names),
+            hint=f"the file holds {some}" if stored.names else "the file is empty",
         )
     spelled = {name: str(theirs) for name, theirs in spellings.items()}
     _refuse_unread(stored, set(spelled.values()))
@@ -120,12 +121,6 @@ def _refuse_unread(stored: Stored, read: Collection[str]) -> None:
                 f"{stored.path}: tensor {name:.200} would be ignored, others of its module are read",
                 hint="config.json and the weights belong to different models, or it is of another kind",
             )
-
-
-def _missing_hint(names: Collection[str]) -> str:
-    if not names:
-        return "the file is empty"
-    return f"the file holds {len(names)} tensors, such as {', '.join(sorted(names)[:2])}"
 
 
 MOST_CACHED = 1 << 28  # numbers: 2 GiB of floats

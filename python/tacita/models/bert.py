@@ -17,6 +17,7 @@ from tacita.models.config import KNOWN, EncoderConfig, Names, check_task, tied
 from tacita.models.fields import Fields
 from tacita.models.layers import Family, Layer, Step, architectures, forward_of
 from tacita.models.retrained import ORDINARY, Retrained, read_retrained
+from tacita.texts.embedding import MAX_TYPES
 from tacita.texts.embedding import WORDS as WORD_TABLE
 from tacita.texts.task import WORDS
 
@@ -47,7 +48,7 @@ def bert_sizes(f: Fields) -> dict[str, Any]:
     f.only("pruned_heads", {})
     f.only("position_embedding_type", "absolute")
     return f.sizes() | {
-        "types": f.types("type_vocab_size", 2),
+        "types": f.integer("type_vocab_size", MAX_TYPES, 2, least=0),
         "activation": f.activation("hidden_act", "gelu"),
         "norm_eps": f.epsilon("layer_norm_eps", 1e-12),
     }

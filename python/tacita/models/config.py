@@ -94,26 +94,19 @@ class EncoderConfig:
 
 def check_task(m: EncoderConfig) -> None:
     """Raises CheckpointError for a task or a problem that is unknown, or that the rest does not fit."""
-    if m.task not in TASKS or m.problem not in PROBLEMS:
-        raise CheckpointError(
-            f"task {m.task!r}, problem {m.problem!r}",
-            hint=f"supported: {', '.join(TASKS)}; {', '.join(PROBLEMS)}",
-        )
-    if not labelled(m):
-        raise CheckpointError(
-            f"task {m.task!r} with {len(m.labels)} labels",
-            hint="tokens have labels, span has a start and an end, words and next have none",
-        )
-    if m.every_token != (m.pooling == EVERY_TOKEN):
-        raise CheckpointError(
-            f"task {m.task!r} with pooling {m.pooling!r}",
-            hint=f"{EVERY_TOKEN!r} is the pooling of answers for every token, and of no other",
-        )
-    if m.last_token != (m.task == NEXT):
-        raise CheckpointError(
-            f"task {m.task!r} with pooling {m.pooling!r}",
-            hint=f"{LAST!r} is the pooling of task {NEXT!r} alone",
-        )
+    task, pooling = f"task {m.task!r}", f"pooling {m.pooling!r}"
+    known = f"supported: {', '.join(TASKS)}; {', '.join(PROBLEMS)}"
+    labels = "tokens have labels, span has a start and an end, words and next have none"
+    every = f"{EVERY_TOKEN!r} is the pooling of answers for every token, and of no other"
+    last = f"{LAST!r} is the pooling of task {NEXT!r} alone"
+    for good, what, hint in (
+        (m.task in TASKS and m.problem in PROBLEMS, f"{task}, problem {m.problem!r}", known),
+        (labelled(m), f"{task} with {len(m.labels)} labels", labels),
+        (m.every_token == (m.pooling == EVERY_TOKEN), f"{task} with {pooling}", every),
+        (m.last_token == (m.task == NEXT), f"{task} with {pooling}", last),
+    ):
+        if not good:
+            raise CheckpointError(what, hint=hint)
 
 
 # Hugging Face's names of activations -> ours (`blocks.floats.FUNCTIONS`).
@@ -170,15 +163,13 @@ class Names:
 
     def spellings(self, name: str) -> Iterator[str]:
         """Yields the spellings of a name in the order in which they are looked for."""
-        for spelled in (self._theirs(name), *self.also.get(name, ())):
+        theirs = name
+        for part in self.parts.items():
+            theirs = theirs.replace(*part)
+        for spelled in (theirs, *self.also.get(name, ())):
             old = (spelled.removesuffix(n) + o for n, o in OLD.items() if spelled.endswith(n))
             for each in (spelled, *old):
                 yield from (prefix + each for prefix in (*self.prefixes, ""))
-
-    def _theirs(self, name: str) -> str:
-        for ours, theirs in self.parts.items():
-            name = name.replace(ours, theirs)
-        return name
 
 
 def tied(decoder: str, bias: str, words: str) -> dict[str, tuple[str, ...]]:

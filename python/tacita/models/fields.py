@@ -13,12 +13,12 @@ from tacita.errors import CheckpointError
 from tacita.models.config import BY_NAME
 from tacita.texts.embedding import (
     MAX_CLASSES,
+    MAX_EPSILON,
     MAX_HIDDEN,
     MAX_LAYERS,
     MAX_PIXELS,
     MAX_POSITIONS,
     MAX_STATED,
-    MAX_TYPES,
     MAX_VOCAB,
     ImageConfig,
 )
@@ -177,17 +177,13 @@ class Fields:
         cut."""
         return min(self.integer(field, MAX_STATED, least=first + 1) - first, MAX_POSITIONS)
 
-    def types(self, field: str, default: int) -> int:
-        """Counts the rows of the table of token types; 0 without one."""
-        return self.integer(field, MAX_TYPES, default, least=0)
-
     def activation(self, field: str, default: str) -> str:
         """Returns our name of the activation."""
         return BY_NAME[self.name(field, BY_NAME, default)]
 
     def epsilon(self, field: str, default: float) -> float:
         """What a LayerNorm adds to the variance."""
-        return self.number(field, default, 0.0, 0.1)
+        return self.number(field, default, 0.0, MAX_EPSILON)
 
     def labels(self) -> tuple[str, ...]:
         """Returns id2label in id order; num_labels (default 2) names when it is absent."""

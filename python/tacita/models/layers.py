@@ -109,7 +109,7 @@ def answer(b: Blocks[T, A], m: EncoderConfig, x: T, steps: Sequence[Step]) -> A:
 
 
 def pooled(b: Blocks[T, A], m: EncoderConfig, x: T) -> T:
-    """Returns (1, hidden), or every row. The pooler's own map is a step of the family (`pooler`)."""
+    """Returns (1, hidden), or every row. The pooler's own map is a step of the family."""
     match m.pooling:
         case "pooler" | "cls" | "latest":
             return b.take(x, 1)
@@ -123,11 +123,6 @@ def pooled(b: Blocks[T, A], m: EncoderConfig, x: T) -> T:
             raise PlanError(f"pooling {unknown!r}", hint=f"supported: {', '.join((*ALL, *DECODER))}")
 
 
-def pooler(m: EncoderConfig, name: str = "pooler.dense") -> Sequence[Step]:
-    """The map of [CLS] that BERT was trained with, where the pooling is this one."""
-    return [Step("pooler", Dense(name, m.hidden, m.hidden), "tanh")] if m.pooling == "pooler" else []
-
-
 def classifier(m: EncoderConfig, name: str = "classifier") -> Sequence[Step]:
     """The last map, to the labels; none where there are none. Of questions: `qa_outputs`."""
     name = "qa_outputs" if m.task == SPAN else name
@@ -135,8 +130,9 @@ def classifier(m: EncoderConfig, name: str = "classifier") -> Sequence[Step]:
 
 
 def pooler_and_classifier(m: EncoderConfig) -> Sequence[Step]:
-    """The map of [CLS] and the last one, each where the model has it."""
-    return [*pooler(m), *classifier(m)]
+    """The map of [CLS] that BERT was trained with and the last one, each where the model has it."""
+    pooler = Step("pooler", Dense("pooler.dense", m.hidden, m.hidden), "tanh")
+    return [*([pooler] if m.pooling == "pooler" else []), *classifier(m)]
 
 
 def words(m: EncoderConfig, at: tuple[str, str, str], function: str) -> Sequence[Step]:

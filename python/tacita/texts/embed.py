@@ -117,7 +117,12 @@ def encoded(front: Embedder, text: Text, *, special: bool = True) -> Encoding:
         raise InputError("embed: the text is empty", hint="pass at least one word")
     if sum(map(len, parts)) > MAX_CHARACTERS:
         raise InputError(f"embed: the text has more than {MAX_CHARACTERS} characters", hint="split it")
-    encoding = _encoding(front.tokenizer, parts, special)
+    try:
+        encoding: Encoding = front.tokenizer.encode(*parts, add_special_tokens=special)
+    except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
+        raise InputError(
+            "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"
+        ) from None
     if all(encoding.special_tokens_mask):
         raise InputError("embed: the text has no token of the vocabulary", hint="pass at least one word")
     if front.config.first_token and not encoding.special_tokens_mask[0]:
@@ -170,16 +175,6 @@ def embedded(front: Embedder, ids: list[int], types: list[int], past: int = 0) -
     if config.embedding_size:
         x = x @ table[f"{PROJECTION}.weight"].T + table[f"{PROJECTION}.bias"]
     return np.asarray(x)
-
-
-def _encoding(tokenizer: Any, parts: tuple[str, ...], special: bool) -> Encoding:
-    try:
-        encoding: Encoding = tokenizer.encode(*parts, add_special_tokens=special)
-    except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
-        raise InputError(
-            "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"
-        ) from None
-    return encoding
 
 
 UNKNOWN = ("[UNK]", "<unk>")  # what they call a token that stands for what they do not know

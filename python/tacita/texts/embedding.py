@@ -196,8 +196,6 @@ def _image_shapes(image: ImageConfig, hidden: int) -> dict[str, tuple[int, ...]]
 # Reads with the safetensors library (header caps, offsets, overlaps are its checks), widens fp16, bf16, fp32
 # exactly, when they are used.
 
-Raw = Mapping[str, Mapping[str, Any]]  # name -> dtype, shape, data
-
 # as numpy calls them, and the bits of a number's exponent; BF16 is the upper half of a float32
 TYPES = {
     "F64": ("<f8", 0x7FF << 52),
@@ -208,8 +206,8 @@ TYPES = {
 NARROWEST = ("<f2", "<f4", "<f8")
 
 
-def parse_raw(data: bytes, where: str) -> Raw:
-    """Returns all tensors as raw bytes with dtype and shape. Errors: CheckpointError (truncated, damaged)."""
+def parse_raw(data: bytes, where: str) -> Mapping[str, Mapping[str, Any]]:
+    """Returns dtype, shape and data of all tensors. Errors: CheckpointError (truncated, damaged)."""
     from safetensors import SafetensorError, deserialize
 
     try:

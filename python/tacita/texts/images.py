@@ -65,35 +65,22 @@ def flattened(values: Array, patch: int) -> Array:
 
 def pixels(image: Image, config: ImageConfig) -> Array:
     """Returns pixels (3, size, size), shifted and divided by colour."""
-    size = config.size
-    if config.shortest:
-        square = (config.shortest, config.shortest)
-        scaled = square if config.square else _scaled_size(image.size, config.shortest)
-        image = _crop(_resize(image, scaled, config), size)
-    else:
-        image = _resize(image, (size, size), config)
+    from PIL.Image import Resampling
+
+    size, across, down = config.size, image.width, image.height
+    side = config.shortest or size
+    scaled = (side, side)
+    if config.shortest and not config.square:
+        least = min(across, down)
+        scaled = int(side * across / least), int(side * down / least)
+    kinds = {"bilinear": Resampling.BILINEAR, "bicubic": Resampling.BICUBIC}
+    image = image.resize(scaled, resample=kinds[config.resample])
+    if config.shortest:  # the middle; black where the image is smaller
+        left, top = (image.width - size) // 2, (image.height - size) // 2
+        image = image.crop((left, top, left + size, top + size))
     values = np.moveaxis(np.asarray(image, np.float64) / 255.0, -1, 0)
     mean, spread = (np.asarray(each)[:, None, None] for each in (config.mean, config.spread))
     return np.asarray((values - mean) / spread)
-
-
-def _scaled_size(size: tuple[int, int], shortest: int) -> tuple[int, int]:
-    short, long = sorted(size)
-    longer = int(shortest * long / short)
-    return (shortest, longer) if size[0] <= size[1] else (longer, shortest)
-
-
-def _resize(image: Image, size: tuple[int, int], config: ImageConfig) -> Image:
-    from PIL.Image import Resampling
-
-    kinds = {"bilinear": Resampling.BILINEAR, "bicubic": Resampling.BICUBIC}
-    return image.resize(size, resample=kinds[config.resample])
-
-
-def _crop(image: Image, size: int) -> Image:
-    """Cuts out the middle; black where the image is smaller."""
-    left, top = (image.width - size) // 2, (image.height - size) // 2
-    return image.crop((left, top, left + size, top + size))
 
 
 def _open(image: Any) -> Image:

@@ -151,33 +151,14 @@ def _maps(b: Blocks[Any, Any], x: Any, **options: Any) -> Any:
     return b.answer(b.linear(b.take(x, 1), replace(_dense("map", outputs=4), **options), "map"))
 
 
-def _maps_all(b: Blocks[Any, Any], x: Any) -> Any:
-    """Answers for every token."""
-    return b.answer(b.linear(x, _dense("map", outputs=4), "map"))
-
-
 def _computes(b: Blocks[Any, Any], x: Any, *, kind: str) -> Any:
     return b.answer(b.function(b.linear(b.take(x, 1), _dense("map"), "map"), kind, "function"))
-
-
-def _averages(b: Blocks[Any, Any], x: Any) -> Any:
-    return b.answer(b.mean(x, "mean"))
-
-
-def _averages_and_maps(b: Blocks[Any, Any], x: Any) -> Any:
-    return b.answer(b.linear(b.mean(x, "mean"), _dense("map", outputs=3), "map"))
 
 
 def _adds_products(b: Blocks[Any, Any], x: Any) -> Any:
     """Adds two products, neither of which is there yet."""
     x = b.take(x, 1)
     return b.answer(b.add(b.linear(x, _dense("left"), "left"), b.linear(x, _dense("right"), "right")))
-
-
-def _adds_tensors(b: Blocks[Any, Any], x: Any) -> Any:
-    """Adds two tensors that are there."""
-    y = b.norm(x, NORM, "norm")
-    return b.answer(b.take(b.add(x, y), 1))
 
 
 def _adds_scaled(b: Blocks[Any, Any], x: Any, *, maps: bool) -> Any:
@@ -226,12 +207,12 @@ CASES: tuple[Case, ...] = (
     Case("norm, no weights", partial(_normalises, norm=replace(NORM, gamma=False, beta=False))),
     Case("linear", _maps),
     Case("linear, no bias, layer scale", partial(_maps, bias=False, gain="gain")),
-    Case("linear, all tokens", _maps_all),
+    Case("linear, all tokens", lambda b, x: b.answer(b.linear(x, _dense("map", outputs=4), "map"))),
     *(Case(f"function, {kind}", partial(_computes, kind=kind)) for kind in ("gelu", "relu", "tanh")),
-    Case("mean", _averages),
-    Case("mean, linear", _averages_and_maps),
+    Case("mean", lambda b, x: b.answer(b.mean(x, "mean"))),
+    Case("mean, linear", lambda b, x: b.answer(b.linear(b.mean(x, "mean"), _dense("map", outputs=3), "map"))),
     Case("sum of products", _adds_products),
-    Case("sum of tensors", _adds_tensors),
+    Case("sum of tensors", lambda b, x: b.answer(b.take(b.add(x, b.norm(x, NORM, "norm")), 1))),
     *(Case(f"sum with a factor, {n}", partial(_adds_scaled, maps=bool(n))) for n in range(2)),
     Case("a layer with norms after", partial(_norm_after, rows=None)),
     Case("a layer with norms after, one row", partial(_norm_after, rows=1)),

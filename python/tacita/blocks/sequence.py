@@ -9,8 +9,7 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from tacita.blocks.base import BEHIND, Attention, Reach, Relative, Rotary, T
-from tacita.blocks.base import CAUSAL as CAUSAL
+from tacita.blocks.base import BEHIND, CAUSAL, Attention, Reach, Relative, Rotary, T
 from tacita.errors import PlanError
 
 Array = NDArray[np.float64]

@@ -143,21 +143,18 @@ def _freeze(tensor: Array) -> Array:
     return copy
 
 
+# Fields that came later, left out at these values: an ordinary model keeps the hash that its plans name.
+LATER = {"retrained": asdict(ORDINARY), "embedding_norm": True, "normalise": False}
+
+
 def _hash(config: Config, tensors: Mapping[str, Array]) -> str:
     described = asdict(config)
-    if described.get("retrained") == asdict(
-        ORDINARY
-    ):  # so that an ordinary model keeps the hash that its plans name
-        del described["retrained"]
-    if config.embedding_norm:
-        del described["embedding_norm"]
-    if not config.normalise:
-        del described["normalise"]
     if config.image and not config.image.square:
         del described["image"]["square"]
     for each in fields(config):
-        if omitted(each, getattr(config, each.name)):
-            del described[each.name]
+        name = each.name
+        if omitted(each, getattr(config, name)) or (name in LATER and described[name] == LATER[name]):
+            del described[name]
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(name.encode())

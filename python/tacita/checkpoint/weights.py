@@ -315,12 +315,14 @@ class Shards:
 
     @cached_property
     def _total(self) -> int:
-        return sum((self.path.parent / file).stat().st_size for file in set(self._files.values()))
+        total = sum((self.path.parent / file).stat().st_size for file in set(self._files.values()))
+        if total > MAX_WEIGHT_BYTES:
+            raise CheckpointError(f"{self.path}: shards of {total} bytes", hint=f"at most {MAX_WEIGHT_BYTES}")
+        return total
 
     @cached_property
     def _files(self) -> Mapping[str, str]:
-        """Maps a tensor to its file. Raises CheckpointError for a name outside the folder, and for too many
-        bytes."""
+        """Maps a tensor to its file. Raises CheckpointError for a name outside the folder."""
         listed = read_json(self.path, MAX_INDEX_BYTES).get("weight_map")
         if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
             raise CheckpointError(f"{self.path}: no weight_map of names", hint="damaged or another file?")
@@ -329,8 +331,6 @@ class Shards:
             raise CheckpointError(f"{self.path}: {len(files)} shards", hint=f"at most {MOST_SHARDS}")
         for file in files:
             self._require_inside(file)
-        if (total := sum((self.path.parent / file).stat().st_size for file in files)) > MAX_WEIGHT_BYTES:
-            raise CheckpointError(f"{self.path}: shards of {total} bytes", hint=f"at most {MAX_WEIGHT_BYTES}")
         return listed
 
     def _require_inside(self, file: str) -> None:

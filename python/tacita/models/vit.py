@@ -69,11 +69,10 @@ def read(f: Fields, **answer: Any) -> ViTConfig:
 
 
 def names(m: ViTConfig) -> Names:
-    """Returns DINOv2's names."""
-    prefixes = ("dinov2.",) if m.layer_scale else ("vit.", "deit.")
+    """Returns DINOv2's names, or those of the two others."""
     if m.layer_scale and m.image:
-        return Names(prefixes, SCALED, flat=FLAT, square_after=m.image.extra)
-    return Names(prefixes, PARTS, flat=FLAT)
+        return Names(("dinov2.",), SCALED, flat=FLAT, square_after=m.image.extra)
+    return Names(("vit.", "deit."), PARTS, flat=FLAT)
 
 
 def front(b: Blocks[Any, Any], m: ViTConfig, words: Any) -> NoReturn:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacita.errors import InputError
 from tacita.texts.answer import Answer, Array, Score, softmax
-from tacita.texts.embed import Token, Tokens
+from tacita.texts.embed import Tokens
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,17 +89,13 @@ class Tags(Rows):
 
 def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:
     """Turns rows of logits, one a token, into their labels and spans."""
-    scores = softmax(answer.table)
-    rows = [(token, row) for token, row in zip(about.tokens, scores, strict=True) if token.part is not None]
-    tokens = tuple(_tag(token, row, labels) for token, row in rows)
+    tokens = list[TaggedToken]()
+    for token, row in zip(about.tokens, softmax(answer.table), strict=True):
+        if token.part is not None:
+            best, where = int(np.argmax(row)), (token.start, token.end, token.part)
+            tokens.append(TaggedToken(labels[best], float(row[best]), token.piece, *where))
     spans = tuple(_spans(tokens, about.parts))
-    return Tags(None, answer.logits, answer.warnings, answer.outputs, spans, tokens)
-
-
-def _tag(token: Token, scores: np.ndarray, labels: tuple[str, ...]) -> TaggedToken:
-    best = int(np.argmax(scores))
-    where = token.start, token.end, token.part or 0
-    return TaggedToken(labels[best], float(scores[best]), token.piece, *where)
+    return Tags(None, answer.logits, answer.warnings, answer.outputs, spans, tuple(tokens))
 
 
 def _spans(tokens: Sequence[TaggedToken], parts: Sequence[str]) -> Iterator[Span]:

@@ -275,11 +275,13 @@ def _written(piece: str) -> str:
 
 def fill(answer: Rows, about: Tokens) -> Fill:
     """Turns rows of logits (tokens, vocabulary) into candidates of each mask. Raises InputError for a text
-    without a mask."""
+    without a mask, and for one in the second text of a pair."""
     at = [i for i, token in enumerate(about.tokens) if token.id == about.mask and token.part is not None]
     if not at:
         named = about.piece(about.mask) if about.mask is not None else "a mask token, which it lacks"
         raise InputError("fill: the text has no mask", hint=f"the tokenizer's mask is {named}")
+    if any(about.tokens[i].part for i in at):
+        raise InputError("fill: a mask in the second text", hint="the text to fill comes first")
     scores = softmax(answer.table[at])
     masks = tuple(_mask(about, i, row) for i, row in zip(at, scores, strict=True))
     return Fill(None, answer.logits, answer.warnings, answer.outputs, masks, about.parts[0])

@@ -131,7 +131,7 @@ class Index:
             raw = parse_raw(path.read_bytes(), str(path))
             head = json.loads(bytes(raw["head"]["data"]))
             vectors = decode(str(path), "vectors", raw["vectors"])
-        except (OSError, CheckpointError, KeyError, ValueError) as error:
+        except (OSError, CheckpointError, KeyError, ValueError, RecursionError) as error:
             raise FileError(f"{path}: not an index ({error!s:.200})", hint=REMAKE) from None
         return _check(path, head, vectors)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
+from safetensors.numpy import save
 from test_cli import run
 
 import tacita
@@ -119,6 +120,7 @@ def test_damaged_indexes_are_refused(tmp_path: Path) -> None:
         data.replace(b'"x", "y"', b'"x", 1234'[:8]),
         data.replace(b'"x", "y"', b'"x;  y" '),
         data.replace(np.float64(0.5).tobytes(), np.float64("nan").tobytes()),
+        save({"vectors": good.vectors, "head": np.frombuffer(b"[" * 100_000, np.uint8)}),
     )
     for damaged in damages:
         assert damaged != data

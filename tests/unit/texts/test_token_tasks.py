@@ -115,6 +115,14 @@ def test_pipelines_answer_as_transformers_does() -> None:
     assert [len(mask) for mask in both] == [1, 1]
 
 
+def test_a_pair_is_filled_in_its_first_text() -> None:
+    model, how = MODELS["fill"], {"backend": "plain", **TOY}
+    filled = tacita.fill(Pair("a [MASK] film", "the plot is dull"), model=model, **how)
+    assert filled.text.endswith(" film") and len(filled.masks) == 1
+    with pytest.raises(InputError, match="a mask in the second text"):
+        tacita.fill(Pair("the plot is dull", "a [MASK] film"), model=model, **how)
+
+
 @pytest.mark.parametrize("space", ["\u0120", "\u2581"])
 def test_pieces_with_a_sign_for_their_space_are_written_with_a_space(space: str) -> None:
     def filled(masked: str, *pieces: str) -> str:

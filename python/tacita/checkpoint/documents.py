@@ -127,7 +127,7 @@ def _lines(path: Path) -> list[str]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FileError(f"{path}: over {MAX_BYTES} bytes", hint="split the documents")
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # as editors and `--file` count them
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: cannot be read ({error})", hint="UTF-8, a document a line") from error
     if not (texts := [line.strip() for line in lines if line.strip()]):

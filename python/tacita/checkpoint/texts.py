@@ -187,7 +187,8 @@ def load_texts(path: str | Path | None = None) -> tuple[str, ...]:
     large, empty)."""
     shipped = resources.files("tacita.data").joinpath(FILE)
     content = shipped.read_text(encoding="utf-8") if path is None else _read(Path(path))
-    texts = tuple(line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#"))
+    lines = content.split("\n")  # as editors and `--file` count them
+    texts = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
     if not texts:
         raise InputError(f"load_texts: {path} holds no text", hint="one text a line")
     return texts

@@ -13,6 +13,7 @@ from random_checkpoint import make_random_checkpoint
 from tacita.checkpoint import documents
 from tacita.checkpoint.documents import document_names, read_documents, titles_of, with_documents
 from tacita.checkpoint.reference import reference
+from tacita.checkpoint.texts import load_texts
 from tacita.errors import FileError, InputError
 from tacita.progress import Progress
 from tacita.texts.embed import embed
@@ -29,6 +30,8 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 def test_lines_are_embedded_as_floats_embed_them(tmp_path: Path) -> None:
     seen: list[Progress] = []
+    path = written(tmp_path, "docs.txt", "the \u2028 plot\r\nis\x0cdull\n")
+    assert document_names(path) == load_texts(path) == ("the \u2028 plot", "is\x0cdull")
     path = written(tmp_path, "docs.txt", "\n".join((" a fine film", "", *DOCUMENTS[1:])))
     index = read_documents(path, MODEL, seen.append)
     assert index.texts == document_names(path) == DOCUMENTS and index.sha256 == MODEL.sha256

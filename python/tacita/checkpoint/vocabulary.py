@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +189,9 @@ def _byte_pairs(folder: Path) -> Tokenizer:
     _require_no_more(folder, options, ids)
     _, first, last = (_special(options, name, ids, BYTES) for name in ADDED)
     prefix = options.flag("add_prefix_space", False)
-    tokenizer = Tokenizer(models.BPE(ids, _merges(folder / "merges.txt", ids)))
+    lines = [line for line in _lines(folder / "merges.txt") if line and not line.startswith("#version")]
+    merges = _pairs(lines, ids, f"{folder / 'merges.txt'}: pair", "files of two models?")
+    tokenizer = Tokenizer(models.BPE(ids, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     tokenizer.post_processor = _around((first, ids[first]), (last, ids[last]))
     tokenizer.decoder = decoders.ByteLevel()
@@ -214,25 +216,13 @@ def _vocabulary(path: Path) -> dict[str, int]:
     return ids
 
 
-def _merges(path: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
-    lines = [line for line in _lines(path) if line and not line.startswith("#version")]
-
-    def refusal(number: int) -> CheckpointError:
-        what = f"{path}: line {number + 1} joins pieces that vocab.json lacks"
-        return CheckpointError(what, hint="files of two models?")
-
-    return _pairs(lines, ids, refusal)
-
-
-def _pairs(
-    lines: Sequence[object], ids: Mapping[str, int], refusal: Callable[[int], CheckpointError]
-) -> list[tuple[str, str]]:
+def _pairs(lines: Sequence[object], ids: Mapping[str, int], where: str, hint: str) -> list[tuple[str, str]]:
     """Returns pairs of pieces in the order in which they are joined; each, and what it makes, has a number.
-    Raises the refusal of the first that is none."""
+    where: stands before the first that is none in the error."""
     pairs = [tuple(str(line).split(" ")) for line in lines]
-    for number, pair in enumerate(pairs):
+    for number, pair in enumerate(pairs, 1):
         if len(pair) != 2 or not {*pair, "".join(pair)} <= ids.keys():
-            raise refusal(number)
+            raise CheckpointError(f"{where} {number} joins pieces that are no tokens", hint=hint)
     return [(left, right) for left, right in pairs]
 
 
@@ -334,7 +324,10 @@ def tokenizer_of(header: Header) -> Tokenizer:
     newer = (
         way == LLAMA_3
     )  # a word that is a piece is not put together; files need not mention the first token
-    tokenizer = Tokenizer(models.BPE(ids, _gguf_merges(header, ids), ignore_merges=newer))
+    if not isinstance(lines := fields.get(f"{AT}merges"), list):
+        raise _gguf_error(header, "merges", type(lines), BESIDE)
+    merges = _pairs(lines, ids, f"{header.path}: {AT}merges", BESIDE)
+    tokenizer = Tokenizer(models.BPE(ids, merges, ignore_merges=newer))
     tokenizer.pre_tokenizer, tokenizer.decoder = _cut(header, way), decoders.ByteLevel()
     if way in COMPOSED:
         tokenizer.normalizer = normalizers.NFC()
@@ -360,14 +353,6 @@ def _pieces(header: Header) -> tuple[list[str], list[int]]:
     if len(types) != len(pieces):
         raise _gguf_error(header, "token_type", f"{len(types)} of {len(pieces)} tokens", BESIDE)
     return pieces, types
-
-
-def _gguf_merges(header: Header, ids: dict[str, int]) -> list[tuple[str, str]]:
-    lines = header.fields.get(f"{AT}merges")
-    if not isinstance(lines, list):
-        raise _gguf_error(header, "merges", type(lines), BESIDE)
-    what = "pieces that are no tokens"
-    return _pairs(lines, ids, lambda number: _gguf_error(header, f"merges[{number}]", what, BESIDE))
 
 
 def _cut(header: Header, way: object) -> Any:

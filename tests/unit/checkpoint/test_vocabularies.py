@@ -227,7 +227,7 @@ def test_bad_vocabularies_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["a z", "ab", "a b c", "l l"])
 def test_merges_of_another_vocabulary_are_refused(tmp_path: Path, line: str) -> None:
-    with pytest.raises(CheckpointError, match="line 2 joins pieces that"):
+    with pytest.raises(CheckpointError, match="pair 2 joins pieces that"):
         read_tokenizer(byte_pairs(tmp_path, ["#version: 0.2", "a b", line]), len(SPECIAL + LETTERS))
 
 

@@ -111,11 +111,12 @@ def check_task(m: EncoderConfig) -> None:
 
 # Hugging Face's names of activations -> ours (`blocks.floats.FUNCTIONS`).
 
+OF_TANH = ("gelu_accurate", "gelu_fast", "gelu_new", "gelu_python_tanh", "gelu_pytorch_tanh")
 BY_NAME = {
     "elu": "elu",
     "gelu": "gelu",
     "gelu_python": "gelu",
-    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
+    **dict.fromkeys(OF_TANH, "gelu_tanh"),
     "relu": "relu",
     "relu2": "relu2",
     "silu": "silu",

@@ -116,6 +116,11 @@ def test_tasks_problems_and_labels(tmp_path: Path) -> None:
     assert (words.task, words.labels, words.outputs) == ("words", (), 23)
 
 
+@pytest.mark.parametrize("name", ["gelu_accurate", "gelu_python_tanh", "gelu_pytorch_tanh"])
+def test_gelu_by_a_tanh_has_several_names(tmp_path: Path, name: str) -> None:
+    assert config_of(tmp_path, "bert-class", hidden_act=name).activation == "gelu_tanh"
+
+
 def test_an_encoder_trained_on_words_gives_vectors_when_asked(tmp_path: Path) -> None:
     found = config_of(tmp_path, "mpnet-words", "mean")
     assert (found.task, found.pooling, found.outputs) == ("text", "mean", 12)

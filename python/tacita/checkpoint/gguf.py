@@ -156,7 +156,6 @@ OF_LAYER = {
 LAYER = re.compile(r"blk\.(\d{1,4})\.(\w+)\.(weight|bias)")
 PERMUTED = ("llama",)  # architectures
 TURNED = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}
-INSTALL = how_to_install("gguf")
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,8 @@ def library() -> Any:
     try:
         import gguf
     except ImportError:
-        raise CheckpointError("gguf: the package gguf is not installed", hint=INSTALL) from None
+        hint = how_to_install("gguf")
+        raise CheckpointError("gguf: the package gguf is not installed", hint=hint) from None
     return gguf
 
 

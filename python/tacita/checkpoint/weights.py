@@ -203,16 +203,7 @@ ORDER = "byteorder"  # an entry of torch 2.1 and later
 HINT = "save it again with torch.save of torch 1.6 or later, or convert it to model.safetensors"
 ITEMS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "BOOL": 1, "U8": 1}
 # what the library raises for archives that are damaged, encrypted or of kinds that it does not know
-DAMAGE = (
-    zipfile.BadZipFile,
-    OSError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    OverflowError,
-    struct.error,
-)
+DAMAGE = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, OverflowError, struct.error)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ text gives `Rows`, and with it what `tags`, `extract` or `fill` make of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
@@ -99,31 +101,18 @@ def tags(answer: Rows, labels: tuple[str, ...], about: Tokens) -> Tags:
 
 
 def _spans(tokens: Sequence[TaggedToken], parts: Sequence[str]) -> Iterator[Span]:
-    for group in _groups(tokens):
-        label, part = _split_label(group[0].label)[1], group[0].part
+    """Yields neighbours of one label and one part as one; a B- always begins a new span."""
+    begun = accumulate(token.label.startswith("B-") for token in tokens)
+    kinds = [
+        (re.sub("^[BI]-", "", token.label), token.part, count)
+        for token, count in zip(tokens, begun, strict=True)
+    ]
+    for (label, part, _), pairs in groupby(zip(kinds, tokens, strict=True), lambda pair: pair[0]):
+        group = [token for _, token in pairs]
         if label != NOTHING:
             start, end = group[0].start, group[-1].end
             score = float(np.mean([token.score for token in group]))
             yield Span(label, score, parts[part][start:end], start, end, part)
-
-
-def _groups(tokens: Sequence[TaggedToken]) -> Iterator[list[TaggedToken]]:
-    """Yields neighbours of one label and one part; a B- always begins a new group."""
-    group: list[TaggedToken] = []
-    for token in tokens:
-        mark, label = _split_label(token.label)
-        here = (label, token.part)
-        if group and (mark == "B" or here != (_split_label(group[-1].label)[1], group[-1].part)):
-            yield group
-            group = []
-        group.append(token)
-    if group:
-        yield group
-
-
-def _split_label(label: str) -> tuple[str, str]:
-    """Splits a label: ("B", "PER") of B-PER; a label without a mark goes on."""
-    return (label[0], label[2:]) if label[:2] in ("B-", "I-") else ("I", label)
 
 
 # Extractive question answering: which characters of the context answer the question.

@@ -74,7 +74,10 @@ def test_an_index_is_made_and_searched(encoder: Path, documents: Path, tmp_path:
     status, out, err = run(*words, *toy(encoder, documents))
     assert status == 0, err
     assert out.index(DOCUMENTS[2], out.index("score")) > 0
-    assert kept.nearest(np.array(json.loads(report.read_text())["logits"]), 1)[0].label == DOCUMENTS[2]
+    figures = json.loads(report.read_text())
+    nearest = [each.to_json() for each in kept.nearest(np.array(figures["logits"]), 2)]
+    assert figures["results"][0]["scores"] == nearest, "the documents that the screen shows"
+    assert figures["label"] == nearest[0]["label"] == DOCUMENTS[2]
 
 
 def test_vectors_are_written_as_json_too(encoder: Path, documents: Path, tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ AT_A_PORT = Without(
 class Question:
     """The texts of a command. verb: the command, a key of `texts.task.GIVES`. file: where the lines are from,
     if from one. others: kinds of models that the command takes besides its own. suits: called with the
-    model's name and sha256 (empty for a server's) before anything is asked, to refuse it. show_anyway: shows
-    answers that failed their checks, too.
+    model's name and sha256 (empty for a server's) before anything is asked, to refuse it. read: makes of a
+    decrypted answer the one that is shown. show_anyway: shows answers that failed their checks, too.
     """
 
     verb: str
@@ -76,11 +76,12 @@ class Question:
     file: Path | None = None
     others: tuple[str, ...] = ()
     suits: Callable[[str, str], None] = lambda name, sha256: None
+    read: Callable[[Answer], Answer] = lambda answer: answer
     show_anyway: bool = False
 
     def visible(self, answer: Answer) -> Answer:
         """Returns the answer as it may be shown: whole with `show_anyway`, even where checks failed."""
-        return answer.anyway if self.show_anyway else answer
+        return self.read(answer.anyway if self.show_anyway else answer)
 
     def windows(self, front: Embedder, tokens: int) -> Sequence[Line]:
         """Returns the lines; of a question whose context is too long a line for each window of it, and says

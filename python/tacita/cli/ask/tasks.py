@@ -11,6 +11,7 @@ from __future__ import annotations
 import json as json_module
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +26,10 @@ from tacita.cli.columns import Line
 from tacita.cli.console import out, require_writable, say, several, shown
 from tacita.cli.options import Json, Pair, TextFile, option, taking
 from tacita.cli.report import Outcome, text_of
-from tacita.errors import FileError, InputError
+from tacita.errors import InputError
 from tacita.plans.files import replacing
 from tacita.settings import Keys, Settings
-from tacita.texts.answer import Score
+from tacita.texts.answer import Answer, Score
 from tacita.texts.embed import MAX_CHARACTERS, parts_of
 from tacita.texts.ranking import pairs_of, rank
 from tacita.texts.spans import Extract, Fill, Tags, best_window
@@ -110,15 +111,12 @@ def write_vectors(path: Path, outcome: Outcome) -> None:
     answers = [answer.vector if answer.logits else None for _, answer in outcome.answers()]
     width = max((len(vector) for vector in answers if vector is not None), default=0)
     vectors = np.stack([np.full(width, np.nan) if vector is None else vector for vector in answers])
-    try:
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            if path.suffix == ".npy":
-                np.save(file, vectors)
-            else:
-                rows = [None if vector is None else vector.tolist() for vector in answers]
-                file.write(json_module.dumps(rows).encode())
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written ({error})", hint="choose another file") from error
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        if path.suffix == ".npy":
+            np.save(file, vectors)
+        else:
+            rows = [None if vector is None else vector.tolist() for vector in answers]
+            file.write(json_module.dumps(rows).encode())
 
 
 def index_of(outcome: Outcome) -> Index:
@@ -148,19 +146,26 @@ def search(
     if bool(index) == bool(documents) and (index or not settings.network.connect):
         raise InputError("search: either --index or --documents", hint="yours, or those of who has the model")
     mine = Index.load(index) if index else None
-    if mine:  # a server's documents need no model of ours
-        question = question_of("embed", words, file, suits=mine.require)
-    else:
-        question = question_of("search", words, file)
+    question = question_of("search", words, file)
+    if mine:  # the server has a model of vectors and no documents
+        nearest = partial(with_nearest, mine, top)
+        question = replace(question, verb="embed", suits=mine.require, read=nearest)
     outcome = ask(question, settings, json)
     for line, answer in outcome.answers():
-        if mine and answer.logits:
-            show_nearest(str(line.text), mine.nearest(answer.vector, top))
-        elif isinstance(answer, Search) and answer.scores:
+        if isinstance(answer, Search) and answer.scores:
             show_nearest(str(line.text), with_texts(answer.best(top), documents))
-            if len(answer.scores) < top:
+            if len(answer.scores) < top and not mine:
                 say(f"the answer has {several(len(answer.scores), 'document')}, not --top {top}")
     outcome.end()
+
+
+def with_nearest(mine: Index, top: int, answer: Answer) -> Answer:
+    """Returns a query's vector with the nearest documents of the index, the first as its label; an answer
+    that is empty as it is. Raises InputError for a vector of another length."""
+    if not answer.logits:
+        return answer
+    scores, same = mine.nearest(answer.vector, top), (answer.logits, answer.warnings)
+    return Search(scores[0].label, *same, scores, trusted=answer.trusted, privacy=answer.privacy)
 
 
 def with_texts(scores: Sequence[Score], documents: Path | None) -> list[Score]:

@@ -10,7 +10,6 @@ key, with other errors, so the second response has other bytes and the same answ
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -28,7 +27,7 @@ from tacita.client.session import embedded, load_secret
 from tacita.errors import FileError, InputError
 from tacita.planning.circuit import require_model
 from tacita.plans import engine, envelope, json_fields
-from tacita.plans.files import Workdir, replacing, require
+from tacita.plans.files import Workdir, replacing, require, sha256_of
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of
 from tacita.progress import Progress
@@ -56,13 +55,10 @@ def record(folder: Path, plan: Plan, model: Checkpoint, text: str, *, report: Re
 
     how: threads, memory, allow_insecure, device, as of `Server`. Cost: key generation and one evaluation;
     evaluation keys are removed again. Raises InputError for a folder that is not empty, for a folder above
-    50 MB (the plan is then too large for a published run) and as the steps do.
+    50 MB (the plan is then too large for a published run), for an answer that failed its checks and as the
+    steps do.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder}: not empty", hint="name a new folder")
-    if not text.isprintable() or not 0 < len(text) <= json_fields.MAX_STRING:
-        hint = "a run is published with its text"
-        raise InputError(f"a text of {len(text)} characters, 1 to {json_fields.MAX_STRING}", hint=hint)
+    require_new(folder, text)
     work, insecure = Workdir(folder), bool(how.get("allow_insecure"))
     save(plan, work.plan)
     client = Client(public_of(plan, model), work, allow_insecure=insecure, one_user=True)
@@ -74,13 +70,26 @@ def record(folder: Path, plan: Plan, model: Checkpoint, text: str, *, report: Re
     finally:
         for extra in (work.evaluation_keys, work.key_use):
             extra.unlink(missing_ok=True)
+    if answer.empty:
+        raise InputError(
+            "record: the answer failed its checks", hint="calibrate on texts like it: [plan] texts"
+        )
     if (size := sum((folder / name).stat().st_size for name in FILES)) > MOST_BYTES:
         raise InputError(f"{folder}: a run of {size} bytes, at most {MOST_BYTES}", hint="fewer --tokens")
     claims = {"release": __version__, "text": text, "label": answer.label, "logits": list(answer.logits)}
-    sums = {name: _sha256(folder / name) for name in FILES}
+    sums = {name: sha256_of(folder / name) for name in FILES}
     with replacing(folder / KIT) as path:
         path.write_text(json.dumps({"kit": 1, **claims, "files": sums}, indent=1) + "\n", encoding="utf-8")
     return answer
+
+
+def require_new(folder: Path, text: str) -> None:
+    """Raises InputError for a folder that holds files, and for a text that no run is published with."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder}: not empty", hint="name a new folder")
+    if not text.isprintable() or not 0 < len(text) <= json_fields.MAX_STRING:
+        hint = "a run is published with its text"
+        raise InputError(f"a text of {len(text)} characters, 1 to {json_fields.MAX_STRING}", hint=hint)
 
 
 def recheck(folder: Path, model: Checkpoint, *, report: Report, **how: Any) -> Iterator[Check]:
@@ -102,23 +111,23 @@ def recheck(folder: Path, model: Checkpoint, *, report: Report, **how: Any) -> I
             shutil.copyfile(folder / name, work.path / name)
         work.secret_key.chmod(0o600)
         client = Client(public_of(plan, model), work, allow_insecure=insecure, one_user=True)
-        error = _request_error(client, claims["text"])
+        error = _request_error(client, claims.text)
         _require(error <= REQUEST_NOISE, "the request encrypts another text")
         yield Check(
             "request", f"encrypts the text: slots differ by 2^{np.log2(max(error, 1e-300)):.0f} at most"
         )
-        answer = client.decrypt(claims["text"])
-        same = not answer.empty and (answer.label, list(answer.logits)) == (claims["label"], claims["logits"])
+        answer = client.decrypt(claims.text)
+        same = not answer.empty and (answer.label, answer.logits) == (claims.label, claims.logits)
         _require(same, "the response decrypts to another answer")
         yield Check("response", f"decrypts to {answer.summary}")
         client.keygen(report, keep_secret=True)
         Server(plan, model, work, **how).evaluate(report)
-        again = client.decrypt(claims["text"])
+        again = client.decrypt(claims.text)
         step = 2 * plan.logit_step
         apart = float(np.max(np.abs(np.subtract(again.logits, answer.logits))))
         _require(apart <= step and again.label == answer.label, "evaluated again, the answer is another")
         yield Check("evaluation", f"with new evaluation keys leads to the same answer, within {apart:.2g}")
-        exact = reference_logits(plan, model, claims["text"])
+        exact = reference_logits(plan, model, claims.text)
         yield Check("float", f"the model in the clear differs by {np.max(np.abs(exact - answer.logits)):.2g}")
 
 
@@ -137,37 +146,39 @@ def _request_error(client: Client, text: str) -> float:
     return largest
 
 
-def _read(folder: Path) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class _Claims:
+    """What a folder says of itself, in KIT. release: that recorded it. files: name -> SHA-256."""
+
+    kit: int
+    release: str
+    text: str
+    label: str | None
+    logits: tuple[float, ...]
+    files: Mapping[str, str]
+
+
+def _read(folder: Path) -> _Claims:
     """Reads what a folder says of itself, and checks its files against it. Raises FileError."""
     path = require(folder / KIT, "recheck --record")
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError("too large")
-        claims = json_fields.loads(path.read_text(encoding="utf-8"))
-        kinds = {"kit": int, "release": str, "text": str, "logits": list, "files": dict}
-        if not isinstance(claims, dict) or any(
-            type(claims.get(key)) is not kind for key, kind in kinds.items()
-        ):
-            raise ValueError(f"needs {', '.join(kinds)}")
-        if claims["kit"] != 1 or set(claims["files"]) != set(FILES) or "label" not in claims:
+        claims: _Claims = json_fields.from_json(_Claims, json_fields.loads(path.read_text(encoding="utf-8")))
+        if claims.kit != 1 or set(claims.files) != set(FILES):
             raise ValueError("of another version")
-    except (OSError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise FileError(
             f"{path}: no run that can be checked ({error})", hint="have it copied anew"
         ) from error
     _require(sum(_size(folder / name) for name in FILES) <= MOST_BYTES, "the files are above 50 MB")
     for name in FILES:
-        _require(_sha256(folder / name) == claims["files"][name], f"{name} is not the file that was recorded")
+        _require(sha256_of(folder / name) == claims.files[name], f"{name} is not the file that was recorded")
     return claims
 
 
 def _size(path: Path) -> int:
     return require(path, "recheck --record").stat().st_size
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _require(passed: bool, problem: str) -> None:

@@ -88,27 +88,25 @@ class _UndoError(Exception):
     """Takes a file back that was written as a trial."""
 
 
-def require_writable(*paths: Path | None) -> None:
-    """Raises FileError where one of these files cannot be written: before the work whose result it takes."""
-    for path in paths:
-        if path is None or path == STDOUT:
-            continue
+def writable(path: Path | None) -> Path | None:
+    """Returns the path of a file, if any. Raises FileError where it cannot be written: before the work whose
+    result it takes."""
+    if path is not None and path != STDOUT:
         with suppress(_UndoError), replacing(path):
             raise _UndoError
+    return path
 
 
 @contextmanager
 def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
     """Writes the file of `--json` before its body shows the same; if that fails, the error comes after the
     body."""
-    problem: FileError | None = None
     try:
         write_report(path, report)
-    except FileError as error:
-        problem = error
+    except FileError:
+        yield
+        raise
     yield
-    if problem is not None:
-        raise problem
 
 
 def progress(title: str) -> AbstractContextManager[Callable[[Progress], None]]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from tacita import api
 from tacita.api import Choice, Objective, PlanRequest
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import duration, progress, reporting, say, several, show_rows, shown, size
+from tacita.cli.console import duration, progress, reporting, say, several, show_rows, shown, size, writable
 from tacita.cli.options import Json, Without, load_model, option, plan_request, taking
 from tacita.cli.plot import bars, save
 from tacita.cli.report import TWO_PARTIES, security_line
@@ -26,7 +26,7 @@ from tacita.plans.plan import Plan
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
 from tacita.plans.prices.formulas import prices_of
-from tacita.plans.scheme import AUTO
+from tacita.plans.scheme import AUTO, BUMBLEBEE
 from tacita.resources import threads
 from tacita.schemes.base import AnyPlan, load
 from tacita.schemes.choose import UNWEIGHED, Option
@@ -52,7 +52,7 @@ PLANNED = Without(
 )
 
 
-Plot = Annotated[Path | None, option("--plot", help="Draw the figures there, as SVG.")]
+Plot = Annotated[Path | None, option("--plot", help="Draw the figures there, as SVG.", callback=writable)]
 
 
 @taking({"plan": LINE, "run": ("memory",)}, {"plan": FILE}, PLANNED)
@@ -229,6 +229,17 @@ def planned(model: Checkpoint, request: PlanRequest) -> AnyPlan:
     if AUTO in (request.scheme_name, request.packing):
         say(why(choice, "scheme" if request.scheme_name == AUTO else "packing"))
     return choice.plan
+
+
+def planned_to_publish(model: Checkpoint, request: PlanRequest) -> Plan:
+    """Makes a plan as `planned`. Raises InputError for one of two parties, where that is asked for before it
+    is made."""
+    if request.scheme == BUMBLEBEE:
+        raise api.unpublished(BUMBLEBEE)
+    plan = planned(model, request)
+    if not isinstance(plan, Plan):
+        raise api.unpublished(plan.scheme)
+    return plan
 
 
 def tell_connection(plan: AnyPlan) -> None:

@@ -35,7 +35,7 @@ from tacita.checkpoint.documents import read_documents, titles_of, with_document
 from tacita.checkpoint.hub import name_of
 from tacita.checkpoint.load import resolve
 from tacita.cli.columns import read_lines, texts_of
-from tacita.cli.console import STDOUT, err, out, progress, shown
+from tacita.cli.console import STDOUT, err, out, progress, shown, writable
 from tacita.errors import FileError, InputError, nearest
 from tacita.planning.options import LOGITS, gap_of
 from tacita.planning.request import PlanRequest
@@ -69,7 +69,7 @@ SETTINGS = "settings"  # the parameter that the options stand for
 def _json(path: Path | None) -> Path | None:
     """Sends what people read to standard error where the report takes standard output."""
     out.stderr = path == STDOUT
-    return path
+    return writable(path)
 
 
 # Options that are no settings: they are of one call.

@@ -11,10 +11,17 @@ from typing import Annotated
 import typer
 
 from tacita import api
-from tacita.api import unpublished
-from tacita.checkpoint import Checkpoint
+from tacita.api import PlanRequest
 from tacita.cli.console import duration, say, shown, size
-from tacita.cli.estimate import FILE, LINE, planned, show_estimate, tell_connection, tell_population
+from tacita.cli.estimate import (
+    FILE,
+    LINE,
+    planned,
+    planned_to_publish,
+    show_estimate,
+    tell_connection,
+    tell_population,
+)
 from tacita.cli.options import (
     PUBLIC_DEFAULT,
     WORK_DEFAULT,
@@ -26,14 +33,13 @@ from tacita.cli.options import (
     taking,
 )
 from tacita.cli.report import step
-from tacita.cli.steps import open_plan
+from tacita.cli.steps import open_plan, work_folder
 from tacita.plans.commitment import salt_beside
-from tacita.plans.files import Workdir
 from tacita.plans.json_fields import to_json
 from tacita.plans.options import options_of
 from tacita.plans.plan import Plan
-from tacita.plans.scheme import BUMBLEBEE
-from tacita.schemes.base import AnyPlan, load, save
+from tacita.plans.public_folder import require_own
+from tacita.schemes.base import load, save
 from tacita.schemes.ciphertexts import ciphertext_products, key_switches
 from tacita.settings import Settings
 
@@ -51,9 +57,9 @@ def run(context: typer.Context, settings: Settings, json: Json = None) -> None:
     """Calibrate intervals, fit approximations, place levels and bootstraps; write plan.json."""
     if context.invoked_subcommand is not None:
         return
-    path = Workdir(settings.run.work or WORK_DEFAULT).plan
+    path = work_folder(settings).plan
     with step("plan", json) as timed:
-        plan, _ = _make(settings, path)
+        plan = planned(load_model(settings.plan), _request(settings, path))
         save(plan, path)
         timed.fields |= {"plan_hash": plan.hash, "scheme": plan.scheme}
         if isinstance(plan, Plan):
@@ -67,10 +73,9 @@ def run(context: typer.Context, settings: Settings, json: Json = None) -> None:
     tell_population(plan)
 
 
-def _make(settings: Settings, path: Path) -> tuple[AnyPlan, Checkpoint]:
-    """Makes a plan, with the salt that lies beside its file."""
-    checkpoint = load_model(settings.plan)
-    return planned(checkpoint, replace(plan_request(settings.plan), salt=salt_beside(path))), checkpoint
+def _request(settings: Settings, path: Path) -> PlanRequest:
+    """Returns the request of a plan, with the salt that lies beside its file."""
+    return replace(plan_request(settings.plan), salt=salt_beside(path))
 
 
 @app.command("show")
@@ -129,17 +134,14 @@ def publish(
 ) -> None:
     """Make a plan and the folder that clients get: plan, tokenizer, embedding, labels. No weights of the
     encoder."""
-    work = Workdir(settings.run.work or WORK_DEFAULT)
+    work = work_folder(settings)
+    require_own(output)
     with step("publish", json) as timed:
         if planned_before:
-            plan, checkpoint, _ = open_plan(settings)
+            plan, checkpoint = open_plan(settings, work)
         else:
-            if settings.plan.scheme == BUMBLEBEE:
-                raise unpublished(BUMBLEBEE)
-            any_plan, checkpoint = _make(settings, work.plan)
-            if not isinstance(any_plan, Plan):
-                raise unpublished(any_plan.scheme)
-            plan = any_plan
+            checkpoint = load_model(settings.plan)
+            plan = planned_to_publish(checkpoint, _request(settings, work.plan))
             save(plan, work.plan)
         whole = api.publish(plan, checkpoint, output)
         written = sum(path.stat().st_size for path in output.iterdir())

@@ -60,7 +60,7 @@ GivenFile = Annotated[Path | None, option("--file", help="The file of texts that
 def keygen(settings: Settings, public: Public = PUBLIC_DEFAULT, json: Json = None) -> None:
     """Make secret.key (stays here, mode 0600) and evaluation.keys (for the server)."""
     with step("keygen", json) as timed, progress("keygen") as report:
-        folder = _folder(settings)
+        folder = work_folder(settings)
         Client(public, folder, allow_insecure=settings.run.allow_insecure).keygen(report)
         timed.fields["bytes"] = {"evaluation_keys": folder.evaluation_keys.stat().st_size}
     written = size(timed.fields["bytes"]["evaluation_keys"])
@@ -68,7 +68,8 @@ def keygen(settings: Settings, public: Public = PUBLIC_DEFAULT, json: Json = Non
     say(f"keygen: {made} ({written}) in {duration(timed.seconds)}")
 
 
-def _folder(settings: Settings) -> Workdir:
+def work_folder(settings: Settings) -> Workdir:
+    """Returns the folder of a step's files."""
     return Workdir(settings.run.work or WORK_DEFAULT)
 
 
@@ -93,7 +94,7 @@ def encrypt(
         )
     bad: list[Line] = []
     with step("encrypt", json) as timed:
-        folder = _folder(settings)
+        folder = work_folder(settings)
         client = Client(public, folder, allow_insecure=settings.run.allow_insecure)
         if file is not None:
             good, bad = admitted(_front(client), client.plan.tokens, _read(file, pair=pair), file)
@@ -158,7 +159,7 @@ def decrypt(
     if text and file:
         raise InputError("decrypt: --text and --file", hint="one of the two: what was encrypted")
     with step("decrypt", json) as timed:
-        client = Client(public, _folder(settings), allow_insecure=settings.run.allow_insecure)
+        client = Client(public, work_folder(settings), allow_insecure=settings.run.allow_insecure)
         answers = client.decrypt_batch(count, _texts(client, text or [], file, pair=pair))
         answers = [answer.anyway for answer in answers] if settings.run.show_anyway else answers
         timed.fields |= answers[0].to_json()
@@ -200,7 +201,8 @@ def evaluate(settings: Settings, resume: Resume = True, json: Json = None) -> No
     """Run the model on the ciphertexts."""
     run, passed = settings.run, list[Progress]()
     with step("evaluate", json) as timed, progress("evaluate") as report:
-        plan, checkpoint, folder = open_plan(settings)
+        folder = work_folder(settings)
+        plan, checkpoint = open_plan(settings, folder)
         how: dict[str, Any] = {"threads": run.threads, "memory": run.memory, "device": run.device}
         server = Server(plan, checkpoint, folder, allow_insecure=run.allow_insecure, resume=resume, **how)
         memory, spilled = server.forecast()
@@ -225,12 +227,11 @@ def _notice(line: str) -> None:
     err.print(f"evaluate: {shown(line, MESSAGE)}", soft_wrap=True)
 
 
-def open_plan(settings: Settings) -> tuple[Plan, Checkpoint, Workdir]:
-    """Returns plan, checkpoint and files of a step; hidden-state models load without embeddings."""
-    folder = Workdir(settings.run.work or WORK_DEFAULT)
+def open_plan(settings: Settings, folder: Workdir) -> tuple[Plan, Checkpoint]:
+    """Returns plan and checkpoint of a step; hidden-state models load without embeddings."""
     plan = Plan.load(require(folder.plan, "plan"))
     tables = plan.model.embeddings is not None
-    return plan, load_model(settings.plan, plan.model.pooling, embeddings=tables), folder
+    return plan, load_model(settings.plan, plan.model.pooling, embeddings=tables)
 
 
 def usage_fields(usage: Usage) -> dict[str, float]:

@@ -86,12 +86,7 @@ def write_public(public: Public, folder: Path) -> str:
 
     What is in the folder is given away, so it may hold nothing else.
     """
-    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
-    if foreign := sorted(present - {MANIFEST, *CAPS}):
-        raise FileError(
-            f"{folder}: holds {foreign[0]!r:.60}, which is no part of a public folder",
-            hint="choose an empty --output",
-        )
+    require_own(folder)
     contents = _contents(public)
     for name in CAPS.keys() - contents.keys():
         (folder / name).unlink(missing_ok=True)
@@ -131,6 +126,17 @@ def _contents(public: Public) -> dict[str, bytes]:
         TOKENIZER: tokenizer.to_str().encode() if tokenizer else b"",
         EMBEDDING: to_bytes(public.front.tensors),
     }
+
+
+def require_own(folder: Path) -> None:
+    """Raises FileError for a folder that holds other files."""
+    if not folder.is_dir():
+        return
+    if foreign := sorted({path.name for path in folder.iterdir()} - {MANIFEST, *CAPS}):
+        raise FileError(
+            f"{folder}: holds {foreign[0]!r:.60}, which is no part of a public folder",
+            hint="choose an empty --output",
+        )
 
 
 def parse_manifest(path: Path, content: bytes) -> tuple[str, dict[str, str]]:

@@ -111,6 +111,11 @@ def test_a_command_reads_the_settings_that_it_takes_alone(monkeypatch: pytest.Mo
         (["demo", "--scheme", "bumblebee"], "bumblebee passes no files"),
         (["serve", "--scheme", "thor", "--insecure-plain-tcp"], "a server of thor waits for no connection"),
         (["accuracy", "--data", "x.tsv", "--functions", "arion"], "--functions"),
+        (["accuracy", "--data", "x.tsv", "--json", "."], "cannot be written (it is a folder)"),
+        (["estimate", "--plot", "."], "cannot be written (it is a folder)"),
+        (["publish", "--output", "."], "which is no part of a public folder"),
+        (["recheck", ".", "--record", "fine"], "not empty"),
+        (["recheck", "none", "--record", "fine", "--scheme", "bumblebee"], "answers over a connection"),
     ],
 )
 def test_what_a_command_cannot_do_is_said_before_any_work(words: list[str], message: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from test_cli import SMALL, run
 
-from tacita.cli import demo, estimate, plan
+from tacita.cli import demo, estimate, plan, recheck
 from tacita.cli.ask import accuracy, choose, generate, remote, tasks
 from tacita.cli.options import plan_request, read_settings
 from tacita.cli.service import gateway, https, serve
@@ -31,6 +31,7 @@ PASSED_OVER: dict[str, tuple[Callable[..., None], set[str]]] = {
     "plan": (plan.run, set()),
     "publish": (plan.publish, set()),
     "estimate": (estimate.estimate, set()),
+    "recheck": (recheck.run, set()),  # whose --record plans as `publish`
     "classify": (tasks.classify, {*DECODERS, "inputs", "documents", "titles"}),  # as many as it has texts
     "search": (tasks.search, {*DECODERS, "inputs", "titles"}),
     "accuracy": (accuracy.run, {*DECODERS, *SEARCHED}),

@@ -18,7 +18,7 @@ from tacita.checkpoint import Checkpoint
 from tacita.cli.ask import remote
 from tacita.cli.ask.remote import Question
 from tacita.cli.columns import Line, admitted, in_pairs, read_lines, read_pairs
-from tacita.cli.console import duration, progress, reporting, require_writable, say, several
+from tacita.cli.console import duration, progress, reporting, say, several, writable
 from tacita.cli.estimate import planned
 from tacita.cli.options import load_model, plan_request
 from tacita.cli.report import Outcome, Result, run_report, show_lines, show_results, show_run
@@ -67,12 +67,11 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     require_device(run.device, connect, by_ray, clear)
     _require_spread(settings)
     question = replace(question, show_anyway=run.show_anyway)
-    require_writable(json)
     if settings.network.connect:
         return remote.ask(question, settings, json)
     request, backend = plan_request(settings.plan), run.backend or "ckks"
     require_allowed(request, backend, allow_insecure=run.allow_insecure)
-    require_writable(run.work and Workdir(run.work).plan)
+    writable(run.work and Workdir(run.work).plan)
     checkpoint = load_model(settings.plan)
     require_kind(question.verb, checkpoint.config, *question.others)
     question.suits(checkpoint.name, checkpoint.sha256)

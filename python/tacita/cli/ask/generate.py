@@ -25,7 +25,6 @@ from tacita.cli.console import (
     err,
     out,
     progress,
-    require_writable,
     say,
     several,
     shown,
@@ -177,7 +176,6 @@ def run(
     request = _request(settings, max_tokens, tuple(stop or ()), choice)
     if (prompt is None) == (file is None):
         raise InputError("generate: give a prompt or a --file of them", hint="exactly one of the two")
-    require_writable(json)
     if settings.network.connect:
         _require_nothing(settings, request)
         status = _connected(prompt, file, request, settings, json)

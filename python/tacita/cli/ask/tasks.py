@@ -23,7 +23,7 @@ from tacita.checkpoint.documents import document_names
 from tacita.cli.ask.core import ask, question_of
 from tacita.cli.ask.remote import AT_A_PORT, CONNECTED, NETWORK, Question
 from tacita.cli.columns import Line
-from tacita.cli.console import out, require_writable, say, several, shown
+from tacita.cli.console import out, say, several, shown, writable
 from tacita.cli.options import Json, Pair, TextFile, option, taking
 from tacita.cli.report import Outcome, text_of
 from tacita.errors import InputError
@@ -82,10 +82,17 @@ def embed(
     pair: Pair = False,
     output: Annotated[
         Path | None,
-        option("--output", help="Write the vectors here: .npy (texts, numbers), or .json (a list of lists)."),
+        option(
+            "--output",
+            help="Write the vectors here: .npy (texts, numbers), or .json (a list of lists).",
+            callback=writable,
+        ),
     ] = None,
     index: Annotated[
-        Path | None, option("--index", help="Write vectors and texts here, for `tacita search --index`.")
+        Path | None,
+        option(
+            "--index", help="Write vectors and texts here, for `tacita search --index`.", callback=writable
+        ),
     ] = None,
     settings: Settings,
     json: Json = None,
@@ -93,7 +100,6 @@ def embed(
     """Turn texts into vectors, with a model that has no classifier."""
     if output and output.suffix not in SUFFIXES:
         raise InputError(f"--output {output}: neither .npy nor .json", hint="name the file by its format")
-    require_writable(output, index)
     outcome = ask(question_of("embed", words, file, pair=pair), settings, json)
     if output:
         write_vectors(output, outcome)

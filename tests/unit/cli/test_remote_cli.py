@@ -145,7 +145,7 @@ def test_a_text_takes_a_model_that_writes_and_a_scheme_of_a_service(fake: Fake, 
         (["--connect", "127.0.0.1:1"], ("--cache",), "--cache with --connect"),
         (reach, ("--scheme", "auto"), "no model of the server answers so"),
         (["--connect", "127.0.0.1:1"], ("--scheme", "leaf"), "--scheme with --connect"),
-        ([], ("--scheme", "auto"), "--scheme 'auto'"),
+        ([], ("--scheme", "auto"), "scheme 'auto'"),
     ]:
         status, _, err = run("generate", "once", *whom, *more)
         assert status == 2 and says in err.replace("\n", " "), err

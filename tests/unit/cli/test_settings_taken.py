@@ -152,6 +152,8 @@ PORT = ["--connect", "127.0.0.1:1"]
         (["classify", "fine", *PORT, "--model", "sst2-tiny"], "--model with --connect HOST:PORT"),
         (["classify", "fine", *PORT, "--scheme", "thor"], "--scheme with --connect HOST:PORT"),
         (["generate", "once", *CONNECTED, "--tokens", "64"], "--tokens with --connect"),
+        (["generate", "once", *CONNECTED, "--reveal", "token", "--begin", "a"], "--begin, --reveal with"),
+        (["generate", "once", *PORT, "--model", "a", "--cache"], "--model, --cache with --connect HOST:PORT"),
         (["gateway", *CONNECTED, "--model", "austen-tiny"], "--model with --connect: the server has its own"),
         (["estimate", "--plan", "p.json", "--tokens", "64"], "--tokens with --plan"),
         (["publish", "--planned", "--scheme", "leaf"], "--scheme with --planned"),
@@ -164,11 +166,28 @@ def test_an_option_that_a_command_has_no_use_for_is_refused(words: list[str], me
     assert (status, out) == (2, "") and message in " ".join(err.split()), err
 
 
-def test_a_scheme_of_a_file_is_not_passed_over_by_a_port(settings: Callable[[str], None]) -> None:
-    """A port has two parties alone, whose threats are others than those of ciphertexts."""
+@pytest.mark.parametrize(
+    "words",
+    [["classify", "fine", *PORT], ["generate", "once", *PORT], ["gateway", "--listen", "127.0.0.1:0"]],
+)
+def test_a_scheme_of_a_file_is_not_passed_over_by_a_port(
+    words: list[str], settings: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port has two parties alone, whose threats are others than those of ciphertexts; so has a gateway's
+    own server, of which no plan is made then."""
     settings("[plan]\nscheme = 'thor'\n[network]\ninsecure_plain_tcp = true\n")
-    status, _, err = run("classify", "fine", *PORT)
+    monkeypatch.setattr(gateway, "load_model", end)
+    status, _, err = run(*words)
     assert status == 2 and "[plan] scheme thor at a port (it has bumblebee alone)" in err, err
+
+
+def test_keys_of_a_file_that_a_server_decides_are_for_other_commands(
+    settings: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings("[plan]\ntexts = 'none.txt'\nreveal = 'token'\nbegin = 'a'\n[run]\nbackend = 'sim'\n")
+    monkeypatch.setattr(generate, "_over_a_port", end)
+    status, _, err = run("generate", "once", *PORT)
+    assert status == 2 and "error: seen" in err, err
 
 
 @pytest.mark.parametrize(

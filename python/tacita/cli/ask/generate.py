@@ -16,7 +16,15 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from tacita import api
-from tacita.cli.ask.remote import CONNECTED, NETWORK, expectation, is_service, open_session, service_of
+from tacita.cli.ask.remote import (
+    AT_A_PORT,
+    CONNECTED,
+    NETWORK,
+    expectation,
+    is_service,
+    open_session,
+    service_of,
+)
 from tacita.cli.columns import Line, admitted, read_lines
 from tacita.cli.console import (
     INCOMPLETE,
@@ -45,8 +53,7 @@ from tacita.client.connected import RenewableSession
 from tacita.data import DEFAULT_DECODER
 from tacita.errors import InputError
 from tacita.generation.generate import PLACE, ROOM, Request, Shown, generate_batch
-from tacita.planning.options import CACHING, gap_of
-from tacita.plans.scheme import AUTO, BUMBLEBEE, SCHEMES
+from tacita.planning.options import gap_of
 from tacita.resources import require_device
 from tacita.schemes.base import REAL, Report
 from tacita.schemes.prices import prices_here
@@ -64,6 +71,7 @@ LINE = {
     "run": ("backend",),
     "network": ("connect", "trust", "prepared"),
 }
+SAME = ("begin", "scheme", "preset", "reveal", "functions", "packing")  # keys of a plan that a request has
 FILE = {
     "plan": ("gap", "link", "functions", "packing", "prices"),
     "run": ("threads", "device", "memory", "work", "allow_insecure", "show_anyway", "seed"),
@@ -147,11 +155,11 @@ class Session:
     cost: Callable[[], dict[str, Any]]
     front: Embedder
     room: int
-    tokens: Callable[[Sequence[str], Request], Texts]
+    tokens: Callable[[Sequence[str], TextOptions], Texts]
     alone: bool = False
 
 
-@taking(LINE, FILE, CONNECTED)
+@taking(LINE, FILE, CONNECTED, AT_A_PORT)
 def run(
     *,
     prompt: Annotated[
@@ -172,16 +180,19 @@ def run(
     """Go on behind a text with a decoder: in the clear, on ciphertexts, or by --connect with a server that
     sees neither the text nor what comes behind it. With a service, --scheme thor makes each token a request
     of ciphertexts; by default both sides compute together."""
-    choice = Choice(temperature, top_k, settings.run.seed)
-    request = _request(settings, max_tokens, tuple(stop or ()), choice)
+    choice, backend = Choice(temperature, top_k, settings.run.seed), settings.run.backend or "plain"
+    more = {"show_anyway": settings.run.show_anyway, "cache": settings.plan.cache}
+    options = TextOptions(max_tokens, tuple(stop or ()), choice, **more)
+    connect = settings.network.connect
+    require_device(settings.run.device, connect and "--connect", backend != REAL and f"--backend {backend}")
     if (prompt is None) == (file is None):
         raise InputError("generate: give a prompt or a --file of them", hint="exactly one of the two")
-    if settings.network.connect:
-        _require_nothing(settings, request)
-        status = _connected(prompt, file, request, settings, json)
+    if connect:
+        status = _connected(prompt, file, options, settings, json)
     elif file is not None:
-        status = _of_file(file, request, settings, json)
+        status = _of_file(file, _request(settings, backend, options), settings, json)
     else:
+        request = _request(settings, backend, options)
         with progress("plan") as report:
             tokens = generate_batch(_model(settings), [prompt or ""], request, _screen(report))
         status = _show_all(tokens, request, json)
@@ -243,27 +254,19 @@ def _show_file(
     )
 
 
-def _request(settings: Settings, max_tokens: int, stops: tuple[str, ...], choice: Choice) -> Request:
-    """Returns what is asked for. Raises InputError for a scheme that continues no text."""
-    plan, run, connect = settings.plan, settings.run, settings.network.connect
-    scheme = None if plan.scheme == AUTO and connect else plan.scheme
-    scheme = CACHING if plan.cache and connect and scheme is None else scheme  # the service has no other
-    if scheme not in (None, BUMBLEBEE, *SCHEMES):
-        names = ", ".join((*SCHEMES, BUMBLEBEE))
-        raise InputError(f"generate: --scheme {plan.scheme!r:.40}", hint=f"one of {names}")
-    backend = run.backend or "plain"
-    require_device(run.device, connect and "--connect", backend != REAL and f"--backend {backend}")
-    of = plan.tokens or ROOM, read_texts(plan.texts), plan.begin, scheme, plan.preset, run.allow_insecure
-    request = Request(max_tokens, stops, choice, backend, *of)
-    more = {name: getattr(plan, name) for name in ("cache", "reveal", "functions", "packing")}
-    more |= {name: getattr(run, name) for name in ("show_anyway", *PLACE)}
-    request = replace(request, gap=gap_of(plan.reveal, plan.gap), **more)
-    if connect or not request.on_ciphertexts:
+def _request(settings: Settings, backend: str, options: TextOptions) -> Request:
+    """Returns what is asked of a model here. Raises InputError for a scheme that continues no text."""
+    plan, run, more = settings.plan, settings.run, dict[str, Any](backend=backend)
+    more |= {"tokens": plan.tokens or ROOM, "texts": read_texts(plan.texts)}
+    more |= {name: getattr(plan, name) for name in SAME}
+    more |= {name: getattr(run, name) for name in ("allow_insecure", *PLACE)}
+    request = Request(**vars(options), **more, gap=gap_of(plan.reveal, plan.gap))
+    if not request.on_ciphertexts:
         return request
     return replace(request, prices=read_prices(plan.prices) or prices_here(plan.preset))
 
 
-def _show_all(tokens: Texts, request: Request, json: Path | None, by: Session | None = None) -> int:
+def _show_all(tokens: Texts, request: TextOptions, json: Path | None, by: Session | None = None) -> int:
     """Shows each token of a text as it comes, escaped but for its line ends, and returns the exit status.
     Tokens that came before the connection broke for good, or Ctrl-C, are reported too."""
     timed = Timed()
@@ -279,7 +282,7 @@ def _show_all(tokens: Texts, request: Request, json: Path | None, by: Session | 
 
 
 def _connected(
-    prompt: str | None, file: Path | None, request: Request, settings: Settings, json: Path | None
+    prompt: str | None, file: Path | None, request: TextOptions, settings: Settings, json: Path | None
 ) -> int:
     """Generates with a server, and returns the exit status."""
     lines = read_lines(file) if file else []
@@ -296,23 +299,6 @@ def _connected(
     return status
 
 
-def _require_nothing(settings: Settings, request: Request) -> None:
-    """Raises InputError for what the server decides. A service has several models and schemes."""
-    plan, service = settings.plan, is_service(settings)
-    decided = {
-        "--model": plan.model and not service,
-        "--backend": settings.run.backend not in (None, "plain"),
-        "--scheme": plan.scheme and not service,
-        "--begin": plan.begin,
-        "--texts": plan.texts,
-        "--reveal": plan.reveal,
-        "--cache": request.cache and not service,
-    }
-    if named := [name for name, value in decided.items() if value]:
-        hint = "the server has them: leave it out"
-        raise InputError(f"generate: {', '.join(named)} with --connect", hint=hint)
-
-
 # Generation with a server.
 
 
@@ -321,7 +307,7 @@ def _of_two_parties(
     front: Embedder,
     generate: Callable[[str, TextOptions, Watch], Iterator[Token]],
     prompts: Sequence[str],
-    options: Request,
+    options: TextOptions,
 ) -> Texts:
     """Yields tokens of two parties, one text after the other. generate: calls its watch as each step begins.
     Raises InputError, PeerError, RefusedError."""
@@ -368,7 +354,7 @@ def _by_a_service(settings: Settings, texts: int, most: int) -> Iterator[Session
         def generate(prompt: str, options: TextOptions, watch: Watch) -> Iterator[Token]:
             return service.each(session.generate(prompt, options, meter, lambda now: watch(now.stage)))
 
-        def by_requests(prompts: Sequence[str], options: Request) -> Texts:
+        def by_requests(prompts: Sequence[str], options: TextOptions) -> Texts:
             """Yields tokens of ciphertexts, those of one text each under a bar of its own."""
             what, offer = "token" if len(prompts) == 1 else "request", session.offer
             what = "row" if offer.kept_bytes else what

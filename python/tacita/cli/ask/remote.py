@@ -52,14 +52,14 @@ OF_A_PORT = ("name", "certificate", "key", "insecure_plain_tcp", "profile")  # s
 NETWORK = (*OF_A_PORT, "fingerprint", "timeout", "token_file")
 # options that a server decides: of any, and of a port, which has one model and one scheme
 CONNECTED = Without(
-    ("tokens", "preset", "texts", "backend"),
+    ("tokens", "preset", "texts", "backend", "begin", "reveal"),
     lambda settings, _: settings.network.connect,
     "with --connect: the server decides",
 )
 AT_A_PORT = Without(
-    ("model", "scheme"),
+    ("model", "scheme", "cache"),
     lambda settings, _: not is_url(settings.network.connect or "https://"),
-    "with --connect HOST:PORT: the server has one",
+    "with --connect HOST:PORT: it has one model, by two parties",
 )
 
 
@@ -231,8 +231,6 @@ class _Port:
 
 @contextmanager
 def _by_port(question: Question, settings: Settings) -> Iterator[_Port]:
-    if (scheme := settings.plan.scheme) not in (None, AUTO, BUMBLEBEE):
-        raise InputError(f"[plan] scheme {scheme} at a port", hint=f"it has {BUMBLEBEE} alone")
     greet = partial(open_client, link=settings.plan.link)
     session = RenewableSession(lambda: dial_server(settings), greet)
     try:
@@ -247,11 +245,12 @@ def _by_port(question: Question, settings: Settings) -> Iterator[_Port]:
 
 
 def is_service(settings: Settings) -> bool:
-    """Tells whether `[network] connect` names a service. Raises InputError for settings that are for the
-    other kind of server."""
-    network = settings.network
-    target = network.connect or ""
-    if not is_url(target):
+    """Tells whether `[network] connect` names a service, not a port. Raises InputError for settings that are
+    for the other kind of server."""
+    network, scheme = settings.network, settings.plan.scheme
+    if not is_url(network.connect or ""):
+        if scheme not in (None, AUTO, BUMBLEBEE):
+            raise InputError(f"[plan] scheme {scheme} at a port", hint=f"it has {BUMBLEBEE} alone")
         return False
     for name in OF_A_PORT:
         if getattr(network, name):

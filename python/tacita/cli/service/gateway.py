@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,6 +27,7 @@ from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import raise_descriptors, require_device
 from tacita.settings import TIMEOUT, Keys, Settings
 from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.protocol.party import Identity
 
 if TYPE_CHECKING:
     from tacita.client.service import Session
@@ -57,9 +58,11 @@ def run(settings: Settings) -> None:
     """Serve OpenAI's clients of this machine: embeddings, completions, chats, reranking. The server behind
     --connect sees none of it; without --connect both sides run here, to try it."""
     require_device(settings.run.device, "a gateway")
+    kind = _service if is_service(settings) else _port  # without --connect its own server's
+    own = identity_of(settings.service.certificate, settings.service.key)
     host, port = address(settings.gateway.listen, "--listen", 0)
     key = token_of(settings.gateway.api_key_file) if settings.gateway.api_key_file else None
-    if beyond_loopback(host) and not (key and settings.service.certificate):
+    if beyond_loopback(host) and not (key and own):
         raise InputError(
             f"gateway: on {host} others of the network could read texts and use your token",
             hint="--api-key-file, and [service] certificate and key; or listen on 127.0.0.1",
@@ -69,17 +72,19 @@ def run(settings: Settings) -> None:
         from tacita.server.connections import bound_socket
     with bound_socket(host, port) as listener:
         if settings.network.connect:
-            asyncio.run(_serve(settings, listener, key))
+            asyncio.run(_serve(settings, kind, listener, own, key))
             return
         model = load_model(settings.plan.model_copy(update={"model": settings.plan.model or DEFAULT_DECODER}))
         with progress("plan") as report:
             plan = api.plan(model, plan_request(settings.plan), scheme=BUMBLEBEE, progress=report)
         assert isinstance(plan, TwoPartyPlan)  # by its scheme
         with own_server(plan, model, settings) as local:
-            asyncio.run(_serve(local, listener, key))
+            asyncio.run(_serve(local, kind, listener, own, key))
 
 
-async def _serve(settings: Settings, listener: socket, key: str | None) -> None:
+async def _serve(
+    settings: Settings, kind: Kind, listener: socket, own: Identity | None, key: str | None
+) -> None:
     """Makes keys, then serves until SIGTERM or Ctrl-C."""
     from tacita.gateway.app import Gateway, app_of, verb_of
     from tacita.gateway.guard import Guard
@@ -87,9 +92,8 @@ async def _serve(settings: Settings, listener: socket, key: str | None) -> None:
     from tacita.server.http.listening import HttpServer, config_of
     from tacita.server.store.bodies import MinRate
 
-    (host, port), tls = listener.getsockname()[:2], settings.service
-    own = identity_of(tls.certificate, tls.key)
-    async with (_service if is_service(settings) else _port)(settings) as (models, open_session):
+    host, port = listener.getsockname()[:2]
+    async with kind(settings) as (models, open_session):
         with progress("keys") as report:
             gateway = Gateway(models, open_session, settings.plan.scheme, report)
             for name, model in (known := await gateway.models()).items():
@@ -111,6 +115,7 @@ async def _serve(settings: Settings, listener: socket, key: str | None) -> None:
 # What is asked: the functions `models` and `open` of a service, or of a two-party server by its port.
 
 Asked: TypeAlias = "tuple[Callable[[], Awaitable[Models]], Callable[..., Awaitable[Session]]]"
+Kind: TypeAlias = "Callable[[Settings], AbstractAsyncContextManager[Asked]]"
 
 
 @asynccontextmanager

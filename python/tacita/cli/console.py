@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from math import isfinite
 from pathlib import Path
@@ -42,6 +42,7 @@ class Screen(Console):
 out = Screen(highlight=False, emoji=False)
 err = Screen(stderr=True, highlight=False, emoji=False)
 STDOUT = Path("-")  # of --json
+Report = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 MESSAGE = 2000  # characters of an error that are shown: paths can be long
 
 
@@ -76,7 +77,7 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-def write_report(path: Path | None, report: Mapping[str, Any]) -> None:
+def write_report(path: Path | None, report: Report) -> None:
     """Writes the JSON file of `--json`, whole or not at all; the path "-" stands for standard output."""
     if path == STDOUT:
         sys.stdout.write(json.dumps(report, indent=1) + "\n")
@@ -98,7 +99,7 @@ def writable(path: Path | None) -> Path | None:
 
 
 @contextmanager
-def reporting(path: Path | None, report: Mapping[str, Any]) -> Iterator[None]:
+def reporting(path: Path | None, report: Report) -> Iterator[None]:
     """Writes the file of `--json` before its body shows the same; if that fails, the error comes after the
     body."""
     try:

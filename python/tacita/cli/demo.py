@@ -19,7 +19,7 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.cli.columns import Line
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, say, shown, size
 from tacita.cli.options import TOKENS_DEFAULT, Json, Values, model_folder, plan_request, taking
-from tacita.cli.report import Outcome, Result, run_report, show_results, show_run
+from tacita.cli.report import Outcome, Result, run_report, show_results, show_run, summary_of
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
 from tacita.planning.request import PlanRequest
@@ -175,4 +175,4 @@ def _ask(server: Started, scheme: str, text: str, data: Path, *, insecure: bool)
             answer, cost = service.classify(text, scheme=scheme), service.last
     took = f"{duration(time.monotonic() - began)} with all that is done once"
     sent = f", {size(cost.sent)} sent, {size(cost.received)} received" if cost else ""
-    say(f"{scheme}: {text!r} is {answer.label or answer.summary}; {took}{sent}")
+    say(f"{scheme}: {shown(repr(text))} is {summary_of(answer)}; {took}{sent}")

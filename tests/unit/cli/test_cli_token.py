@@ -29,7 +29,7 @@ def test_a_token_is_made_listed_and_taken_back(tmp_path: Path) -> None:
     status, out, _ = run("token", "list", "--data", data)
     assert status == 0 and "clinic" in out and token not in out
     assert run("token", "revoke", "clinic", "--data", data)[0] == 0
-    (row,) = json.loads(run("token", "list", "--data", data, "--json")[1])
+    (row,) = json.loads(run("token", "list", "--data", data, "--json", "-")[1])
     assert row["revoked"] and tokens.client_of(Ledger(Path(data)), token) is None
 
 
@@ -55,7 +55,7 @@ def test_a_list_shows_every_quota_and_what_was_used_today(tmp_path: Path) -> Non
     usage.charge(ledger, who.id, texts=1, bytes=2_000_000, seconds=4.0)
     shown = " ".join(run("token", "list", "--data", data)[1].split())
     assert all(each in shown for each in ("│ 1/5 │ 0/any │ 2/3 │ 4/9 │ 4 │ 7 │ to 20", "clinic")), shown
-    (row,) = json.loads(run("token", "list", "--data", data, "--json")[1])
+    (row,) = json.loads(run("token", "list", "--data", data, "--json", "-")[1])
     assert row["used"] == {"texts": 1, "tokens": 0, "bytes": 2_000_000, "seconds": 4.0}
     assert (row["bytes"], row["per_minute"]) == (3_000_000, 7)
 

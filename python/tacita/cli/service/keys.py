@@ -12,7 +12,7 @@ import typer
 from rich.table import Column, Table
 
 from tacita.cli.ask.remote import service_of
-from tacita.cli.console import err, out, reporting, say, shown, size
+from tacita.cli.console import INCOMPLETE, err, out, reporting, say, shown, size
 from tacita.cli.options import Json, option, taking
 from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
@@ -116,14 +116,15 @@ def _only(plan: str, servers: list[ServerFolder]) -> tuple[PlanFolder, About]:
 
 
 def _remove_there(settings: Settings, key: str) -> None:
-    """Removes the server's half of a key; says so where the service cannot be reached, or refuses."""
+    """Removes the server's half of a key. Where the service cannot be reached, or refuses, says so and raises
+    typer.Exit."""
     try:
         with service_of(settings) as service:
             service.remove_key(key)
     except TacitaError as error:
         err.print(f"[yellow]the service keeps its half:[/yellow] {shown(str(error))}", soft_wrap=True)
-    else:
-        out.print("removed: its half at the service")
+        raise typer.Exit(INCOMPLETE) from None
+    out.print("removed: its half at the service")
 
 
 # `--data`: a server's keys of its clients, for its operator.

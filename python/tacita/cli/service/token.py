@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 from rich.table import Column, Table
 
-from tacita.cli.console import finite, out, say, shown
-from tacita.cli.options import option
+from tacita.cli.console import finite, out, reporting, say, shown
+from tacita.cli.options import Json, option
 from tacita.errors import FileError, InputError
 from tacita.extras import needing
 
@@ -87,20 +86,18 @@ def rotate(
 
 
 @app.command("list")
-def list_(data: Data, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_(data: Data, json: Json = None) -> None:
     """Show all clients, their quotas and what they used today; no tokens, which nobody has but they."""
     with needing("service", "token"):
         from tacita.server.store import tokens, usage
     ledger = _ledger(data)
     everyone = [(who, usage.today(ledger, who.id)) for who in tokens.everyone(ledger)]
-    if json:
-        out.print_json(json_module.dumps([_row(who, used) for who, used in everyone]))
-        return
-    table = Table("client", "texts", "tokens", "MB", "seconds", "keys", "calls", Column(no_wrap=True))
-    for who, used in everyone:
-        table.add_row(*_cells(who, used))
-    out.print(table)
-    out.print("texts, tokens, MB, seconds: used today (UTC) / in a day at most; calls: in a minute")
+    with reporting(json, [_row(who, used) for who, used in everyone]):
+        table = Table("client", "texts", "tokens", "MB", "seconds", "keys", "calls", Column(no_wrap=True))
+        for who, used in everyone:
+            table.add_row(*_cells(who, used))
+        out.print(table)
+        out.print("texts, tokens, MB, seconds: used today (UTC) / in a day at most; calls: in a minute")
 
 
 @app.command()

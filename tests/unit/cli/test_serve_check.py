@@ -70,8 +70,8 @@ def test_each_thing_that_keeps_it_from_starting_has_its_line(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--https", "0.0.0.0:0", "--insecure-plain-tcp"], "twice"),
-        (["--certificate", "a.pem", "--key", "b.pem"], "twice"),
+        (["--https", "0.0.0.0:0", "--insecure-plain-tcp"], "say how the connection is secured"),
+        (["--certificate", "a.pem", "--key", "b.pem"], "say how the connection is secured"),
         (["--certificate", "a.pem"], "go together"),
     ],
 )
@@ -106,6 +106,9 @@ def test_a_port_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert status == 0 and "no TLS" in lines["certificate"] and "data" not in lines
     status, lines = checked("--insecure-plain-tcp", "--model", "sst2-tiny", "--model", "austen-tiny")
     assert status == 2 and "a port or a search has one" in lines["settings"]
+    status, lines = checked("--insecure-plain-tcp", "--scheme", "thor", "--name", "model.example")
+    assert status == 2 and "a server of thor waits for no connection" in lines["settings"]
+    assert "--name is for --new-certificate" in lines["certificate"]
 
 
 def names(text: str, tmp_path: Path, line: dict[str, Any] | None = None) -> list[https.Served]:

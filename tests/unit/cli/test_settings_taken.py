@@ -3,6 +3,7 @@ command does not take has no effect there, and nobody is told."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,6 +211,10 @@ def test_keys_of_a_file_that_a_server_decides_are_for_other_commands(
             "[models.a] documents is not for --https",
         ),
         ("[service]\nhttps = '127.0.0.1:0'\ndata = 'd'\nschemes = []\n", "serve: no schemes"),
+        (
+            "[service]\nhttps = '127.0.0.1:0'\ndata = 'd'\nschemes = 'bumblebee'\n[ray]\naddress = 'local'\n",
+            "--ray: bumblebee answers over a connection",
+        ),
     ],
 )
 def test_a_server_refuses_what_it_would_pass_over(text: str, message: str, tmp_path: Path) -> None:
@@ -271,6 +276,18 @@ def test_a_check_admits_a_service_that_keeps_rows_by_one_of_its_schemes(
     )
     status, out, _ = run("serve", "--check")
     assert status == 0 and "thor is to be planned, bumblebee is to be planned" in out.replace("\n", " "), out
+
+
+def test_documents_are_embedded_where_a_server_can_listen(
+    settings: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d.txt").write_text("a fine film\n")
+    monkeypatch.setattr(https, "load_model", end)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        at = f"127.0.0.1:{busy.getsockname()[1]}"
+        settings(f"[service]\nhttps = '{at}'\ndata = 'd'\nschemes = 'bumblebee'\ninsecure_plain_tcp = true\n")
+        status, _, err = run("serve", "--documents", "d.txt")
+    assert status == 2 and f"cannot listen on {at}" in err, err
 
 
 @pytest.mark.usefixtures("settings")

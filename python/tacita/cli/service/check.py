@@ -16,8 +16,8 @@ import typer
 
 from tacita.cli.console import say, shown, size
 from tacita.cli.options import load_model
-from tacita.cli.service.https import Served, one_model, request_for, require_serving, served
-from tacita.cli.service.identity import beyond_loopback, certificate_names
+from tacita.cli.service.https import Served, request_for, require_serving, served
+from tacita.cli.service.identity import certificate_names, require_secured
 from tacita.cli.service.port import address, identity_of
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
@@ -64,8 +64,6 @@ def _things(settings: Settings) -> Iterator[tuple[str, Callable[[], str]]]:
 
 def _settings(settings: Settings) -> str:
     require_serving(settings)
-    if not settings.service.https:
-        one_model(settings)
     return "they go together"
 
 
@@ -77,11 +75,7 @@ def _address(host: str, port: int) -> str:
 def _certificate(settings: Settings, host: str) -> str:
     service = settings.service
     own, folder = identity_of(service.certificate, service.key), service.new_certificate
-    plain = service.insecure_plain_tcp
-    if (own is not None) + (folder is not None) + plain != 1 or (
-        plain and service.https and beyond_loopback(host)
-    ):
-        raise InputError("not secured, or twice", hint="--certificate and --key, or --new-certificate")
+    require_secured(own, folder, service.names, plain=service.insecure_plain_tcp)
     if folder is not None:
         own = Identity(folder / "certificate.pem", folder / "key.pem")
         if not (own.certificate.is_file() and own.key.is_file()):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from tacita.api import DEFAULT_MODEL
+from tacita.checkpoint.documents import ARRAYS, LINES
 from tacita.checkpoint.load import resolve
 from tacita.cli.console import duration, progress, say, several, shown, size, warn
-from tacita.cli.options import load_model, plan_request
+from tacita.cli.options import documents_of, load_model, plan_request
 from tacita.cli.service.identity import beyond_loopback, show_listening
 from tacita.cli.service.port import address
 from tacita.errors import InputError
@@ -33,6 +36,7 @@ from tacita.resources import (
     raise_descriptors,
     require_device,
 )
+from tacita.schemes.registry import scheme_of
 from tacita.server import logs
 from tacita.server.connections import bound_socket, listen, pending_of, renewing
 from tacita.server.machines.cluster import Site, Where, require_reachable, where_of
@@ -59,9 +63,9 @@ OF_A_PORT = {
 
 
 def require_serving(settings: Settings) -> None:
-    """Raises InputError for a setting that goes with https, without it, for one that does not, with it, and
-    for values that cannot be."""
-    service = settings.service
+    """Raises InputError for a setting that goes with https, without it, for one that does not, with it, for
+    values that cannot be, and for what would not be safe."""
+    service, party = settings.service, settings.two_party
     device_of(settings)
     if service.client_ca and service.insecure_plain_tcp:
         what = "serve: --client-ca with --insecure-plain-tcp admits everybody"
@@ -74,6 +78,17 @@ def require_serving(settings: Settings) -> None:
             raise InputError("serve: [plan] cache without --https", hint="two parties keep rows anyway")
         if settings.ray.address:
             raise InputError("serve: --ray without --https", hint="two parties compute on this machine")
+        if not scheme_of(scheme := one_model(settings).plan.scheme or BUMBLEBEE).connected:
+            raise InputError(
+                f"serve: a server of {scheme} waits for no connection, it answers files",
+                hint=f"tacita publish --scheme {scheme}, then tacita evaluate",
+            )
+        if party.hidden_embeddings and not (service.client_ca or party.insecure_any_client):
+            raise InputError(
+                "serve: [two_party] hidden_embeddings keeps the table from clients that run this program "
+                "unchanged, not from others",
+                hint="admit those that you know by --client-ca PEM, or all by insecure_any_client = true",
+            )
         return
     for section, names in OF_A_PORT.items():
         options = getattr(settings, section)
@@ -96,6 +111,15 @@ def require_serving(settings: Settings) -> None:
     for scheme in service.schemes:
         if scheme not in NAMES:
             raise InputError(f"no scheme {scheme!r:.40}", hint=f"of {', '.join(NAMES)}")
+    if service.insecure_plain_tcp and beyond_loopback(address(service.https, "--https", 0)[0]):
+        what = "serve: plain HTTP would carry tokens for all to read"
+        raise InputError(what, hint="--new-certificate FOLDER")
+    if settings.ray.address and set(service.schemes) == {BUMBLEBEE}:
+        what = f"--ray: {BUMBLEBEE} answers over a connection, on this machine"
+        raise InputError(what, hint="--schemes thor, too")
+    if settings.ray.address and any(plan.cache for _, plan, _ in served(settings)):
+        what = "serve: [plan] cache with --ray"
+        raise InputError(what, hint="rows are kept on this machine: one of the two")
 
 
 def device_of(settings: Settings) -> str:
@@ -115,26 +139,16 @@ def device_of(settings: Settings) -> str:
 def over_https(settings: Settings, own: Identity | None) -> None:
     """Serves until SIGTERM or Ctrl-C. own: its certificate. Raises what planning and starting raise."""
     host, port = address(settings.service.https or "", "--https", 0)
-    if own is None and beyond_loopback(host):
-        raise InputError(
-            "serve: plain HTTP would carry tokens for all to read", hint="--new-certificate FOLDER"
-        )
     ray = settings.ray
     where = where_of(ray.address, ray.nodes, ray.cores) if ray.address else None
     if where is not None:
-        if set(settings.service.schemes) == {BUMBLEBEE}:
-            raise InputError(
-                f"--ray: {BUMBLEBEE} answers over a connection, on this machine", hint="--schemes thor, too"
-            )
-        if any(plan.cache for _, plan, _ in served(settings)):
-            raise InputError(
-                "serve: [plan] cache with --ray", hint="rows are kept on this machine: one of the two"
-            )
         require_reachable(where)
     with needing("service", "serve"):
         from tacita.server.http import strict  # noqa: F401 - the first that needs it
     logs.start()
-    with bound_socket(host, port) as listener:
+    prefix = "tacita-serve-"
+    with bound_socket(host, port) as listener, tempfile.TemporaryDirectory(prefix=prefix) as folder:
+        settings = indexed(settings, Path(folder))
         limits = replace(_limits(settings), **_callers(settings.service, host, own))
         if settings.run.device != CPU:
             say(f"ciphertexts are evaluated {_device_words(limits.device)}")
@@ -322,6 +336,18 @@ def one_model(settings: Settings) -> Settings:
         hint = "--https without --documents serves several"
         raise InputError(f"serve: {len(models)} models, and a port or a search has one", hint=hint)
     return settings.model_copy(update={"plan": models[0][1]})
+
+
+def indexed(settings: Settings, folder: Path) -> Settings:
+    """Returns the same settings, whose documents are an index: others are embedded or read once, and kept in
+    the folder for the process that serves."""
+    plan = one_model(settings).plan if settings.plan.documents else settings.plan
+    if plan.documents is None or plan.documents.suffix not in (LINES, ARRAYS):
+        return settings
+    index = documents_of(plan.documents, load_model(plan.model_copy(update={"documents": None})))
+    index.save(folder / "documents.index")
+    indexed = plan.model_copy(update={"documents": folder / "documents.index"})
+    return settings.model_copy(update={"plan": indexed})
 
 
 def offers_of_all(settings: Settings, *, on_nodes: bool) -> Offers:

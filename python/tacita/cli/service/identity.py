@@ -24,8 +24,28 @@ ELSEWHERE = (
 def identity(
     host: str, given: Identity | None, folder: Path | None, names: Sequence[str], *, plain: bool
 ) -> Identity | None:
-    """Returns the server's identity, None for plain TCP: exactly one of a given certificate, a folder for a
-    new one, and plain TCP is asked for. Raises InputError, PeerError."""
+    """Returns the server's identity, None for plain TCP. Raises what `require_secured` raises, PeerError."""
+    require_secured(given, folder, names, plain=plain)
+    if folder is None:
+        return given
+    own = Identity(folder / "certificate.pem", folder / "key.pem")
+    if not (own.certificate.is_file() and own.key.is_file()):
+        return new_identity(folder, certificate_names(host, names))
+    _require_valid(own, [*names, *([] if everywhere(host) else [host])] or LOCAL[:1])
+    if everywhere(host) and (problem := certificate_problem(own.certificate, name := own_name())):
+        # no reason to refuse: a container that is made anew has another name each time
+        warn(
+            f"clients that dial {shown(name)} would refuse the certificate: "
+            f"{problem} (--name says which names they dial)"
+        )
+    return own
+
+
+def require_secured(
+    given: Identity | None, folder: Path | None, names: Sequence[str], *, plain: bool
+) -> None:
+    """Raises InputError unless exactly one of a given certificate, a folder for a new one, and plain TCP is
+    asked for, and for names of a certificate that is not made here."""
     if sum((given is not None, folder is not None, plain)) != 1:
         raise InputError(
             "serve: say how the connection is secured",
@@ -35,15 +55,6 @@ def identity(
         raise InputError(
             "serve: --name is for --new-certificate", hint="other certificates have their names already"
         )
-    if folder is None:
-        return given
-    own = Identity(folder / "certificate.pem", folder / "key.pem")
-    if not (own.certificate.is_file() and own.key.is_file()):
-        return new_identity(folder, certificate_names(host, names))
-    _require_valid(own, [*names, *([] if everywhere(host) else [host])] or LOCAL[:1])
-    if everywhere(host):
-        _warn_of(own, own_name())
-    return own
 
 
 def certificate_names(host: str, names: Sequence[str]) -> list[str]:
@@ -98,16 +109,6 @@ def _require_valid(own: Identity, names: Sequence[str]) -> None:
                 hint="name another folder, or remove certificate.pem and key.pem; clients need the new one "
                 "then",
             )
-
-
-def _warn_of(own: Identity, name: str) -> None:
-    """Warns of a certificate that does not hold under the machine's own name. That is no reason to refuse: a
-    container that is made anew has another name each time."""
-    if problem := certificate_problem(own.certificate, name):
-        warn(
-            f"clients that dial {shown(name)} would refuse the certificate: "
-            f"{problem} (--name says which names they dial)"
-        )
 
 
 def _machine() -> list[str]:

@@ -16,19 +16,16 @@ import typer
 
 from tacita import api
 from tacita.api import DEFAULT_MODEL
-from tacita.checkpoint.documents import ARRAYS, LINES
 from tacita.checkpoint.load import resolve
 from tacita.cli.console import duration, out, progress, say, several, shown, size, warn
-from tacita.cli.options import documents_of, load_model, plan_request, taking
+from tacita.cli.options import load_model, plan_request, taking
 from tacita.cli.service.check import check_all
-from tacita.cli.service.https import one_model, over_https, require_serving
+from tacita.cli.service.https import indexed, one_model, over_https, require_serving
 from tacita.cli.service.identity import beyond_loopback, identity, show_listening
 from tacita.cli.service.port import address, expectation, identity_of
-from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import raise_descriptors
-from tacita.schemes.registry import scheme_of
 from tacita.server import logs
 from tacita.server.connections import bound_socket, listen, renewing
 from tacita.server.sessions.listener import AddressClients, SessionLimits, SessionListener, tls_context
@@ -76,10 +73,8 @@ def run(settings: Settings, check: Check = False) -> None:
     plain = service.insecure_plain_tcp
     own = identity(host, files, service.new_certificate, service.names, plain=plain)
     if service.https:
-        with tempfile.TemporaryDirectory(prefix="tacita-serve-") as folder:
-            return over_https(indexed(settings, Path(folder)), own)
+        return over_https(settings, own)
     settings = one_model(settings)
-    _require_port(settings)
     logs.start()
     caps = SessionLimits(
         1 if service.once else service.clients, service.clients_per_address, service.max_texts
@@ -102,18 +97,6 @@ def run(settings: Settings, check: Check = False) -> None:
             _warn(plan, host, service.client_ca)
 
         asyncio.run(_serve(spec, caps, listener, tls, own, announce, service.drain, once=service.once))
-
-
-def indexed(settings: Settings, folder: Path) -> Settings:
-    """Returns the same settings, whose documents are an index: others are embedded or read once, and kept in
-    the folder for the process that serves."""
-    plan = one_model(settings).plan if settings.plan.documents else settings.plan
-    if plan.documents is None or plan.documents.suffix not in (LINES, ARRAYS):
-        return settings
-    index = documents_of(plan.documents, load_model(plan.model_copy(update={"documents": None})))
-    index.save(folder / "documents.index")
-    indexed = plan.model_copy(update={"documents": folder / "documents.index"})
-    return settings.model_copy(update={"plan": indexed})
 
 
 def _plan(settings: Settings) -> TwoPartyPlan:
@@ -184,23 +167,6 @@ async def _serve(
     finally:
         acceptor.close()
         await sessions.stop()
-
-
-def _require_port(settings: Settings) -> None:
-    """Raises InputError for a scheme whose server answers files, and where a client that deviates could work
-    on the table's key and is not known."""
-    scheme, party = settings.plan.scheme or BUMBLEBEE, settings.two_party
-    if not scheme_of(scheme).connected:
-        raise InputError(
-            f"serve: a server of {scheme} waits for no connection, it answers files",
-            hint=f"tacita publish --scheme {scheme}, then tacita evaluate",
-        )
-    if party.hidden_embeddings and not (settings.service.client_ca or party.insecure_any_client):
-        raise InputError(
-            "serve: [two_party] hidden_embeddings keeps the table from clients that run this program "
-            "unchanged, not from others",
-            hint="admit those that you know by --client-ca PEM, or all by insecure_any_client = true",
-        )
 
 
 def _announce(

@@ -14,10 +14,11 @@ import argparse
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from tacita import api
 from tacita.cli.estimate import cost_chart
-from tacita.cli.plot import STYLE, bars, steps
+from tacita.cli.plot import HEIGHT, STYLE, Frame, bars, chart
 from tacita.plans.plan import Plan
 
 ROOT = Path(__file__).parents[1]
@@ -37,12 +38,19 @@ def pictures() -> Iterator[tuple[str, str]]:
 
 def levels(plan: Plan) -> str:
     """The level of the highest ciphertext at each stage, and where bootstraps raise it."""
-    track = []
-    for stage in plan.stages:
-        track.append((stage.name, float(max(stage.levels.values(), default=0))))
-        track.append((stage.name, float(max(stage.out_levels.values(), default=0))))
+    both = ((stage.name, levels) for stage in plan.stages for levels in (stage.levels, stage.out_levels))
+    values = [(name, float(max(levels.values(), default=0))) for name, levels in both]
+    frame, track = Frame(float(len(values)), max(level for _, level in values) * 1.05), [(0.0, values[0][1])]
+    lines = frame.axes(("stages, in and out", "level"))
+    for number, (name, level) in enumerate(values):
+        if level > track[-1][1]:
+            x, y = frame.at(number, level)
+            mark = f'<circle class="k1" cx="{x:.1f}" cy="{y:.1f}" r="4">'
+            lines.append(f"{mark}<title>{escape(name)}</title></circle>")
+        track += [(float(number), level), (number + 1.0, level)]
     words = f"{len(plan.stages)} stages use up levels; {plan.bootstraps} bootstraps bring them back."
-    return steps("Levels over the circuit of sst2-tiny", track, ("stages, in and out", "level"), words)
+    lines.append(frame.path(track[1:], "path"))
+    return chart("Levels over the circuit of sst2-tiny", words, HEIGHT, lines)
 
 
 def speed() -> str:

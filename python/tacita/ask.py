@@ -71,7 +71,6 @@ from tacita.texts.vectors import Embedding, Search
 
 CACHED_PLANS = 4
 OWN: Mapping[str, Any] = {"backend": "sim", "allow_insecure": False, "progress": draw, "truncate": False}
-A = TypeVar("A", bound=Answer)
 P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")  # of answers
@@ -112,12 +111,12 @@ _KEYWORDS = """
 """
 
 
-def _verb(kind: type[Answer], name: str, about: str) -> Any:
-    """Returns the function of a verb, a key of `texts.task.GIVES`. kind: the class of its answers. about: its
-    docstring, without the keywords."""
+def _verb(name: str, about: str) -> Any:
+    """Returns the function of a verb, a key of `texts.task.GIVES`. about: its docstring, without the
+    keywords."""
 
     def ask(text: One | Iterable[Text], *, model: Model | None = None, **how: Unpack[How]) -> Any:
-        return _ask(kind, name, model, text, how)
+        return _ask(name, model, text, how)
 
     ask.__name__ = ask.__qualname__ = name
     ask.__doc__ = about
@@ -137,7 +136,6 @@ def _documented(function: F) -> F:
 
 
 classify: Verb[Labelled] = _verb(
-    Answer,
     "classify",
     """Labels a text, a `tacita.Pair`, or each text of an iterable.
 
@@ -152,25 +150,21 @@ classify: Verb[Labelled] = _verb(
     ResourceError, TypeError for an unknown keyword.""",
 )
 embed: Verb[Embedding] = _verb(
-    Embedding,
     "embed",
     """Embeds texts by a model without labels: an answer's `vector` has shape (outputs,), and `similarity`
     compares two answers. Cost and errors are those of `classify`.""",
 )
 search: Verb[Search] = _verb(
-    Search,
     "search",
     """Scores the documents of a model (`checkpoint.documents`) for texts: the answer's `scores`, the nearest
     first. Cost and errors are those of `classify`.""",
 )
 tag: Verb[Tags] = _verb(
-    Tags,
     "tag",
     """Marks spans of texts by a token classifier: the answer's `spans`, and all its `tokens`. Cost and errors
     are those of `classify`.""",
 )
 fill: Verb[Fill] = _verb(
-    Fill,
     "fill",
     """Fills the masks of texts by a masked language model: the answer's `masks`, each with its `best` pieces.
     Cost and errors are those of `classify`.""",
@@ -182,7 +176,7 @@ def answer(question: str, context: str, *, model: Model, **how: Unpack[How]) -> 
     """Answers a question by a part of its context: the answer's `span`. model: for extractive question
     answering. Of a context over the plan's tokens, windows that overlap are asked, each a text of the cost,
     which the first report says; the best answer of all counts. Cost and errors are those of `classify`."""
-    extract: Extract = _ask(Extract, "answer", model, Pair(question, context), how)
+    extract: Extract = _ask("answer", model, Pair(question, context), how)
     return extract
 
 
@@ -193,7 +187,7 @@ def rerank(
     """Ranks documents by their relevance to a query, the most relevant first: `best(3)` of the result. model:
     a cross-encoder, a classifier of pairs with one logit. top_n: documents of the result (default: all).
     Keywords and errors are those of `classify`; each document is a text of the cost."""
-    answers = _ask(Answer, "rerank", model, list(pairs_of(query, documents)), how)
+    answers = _ask("rerank", model, list(pairs_of(query, documents)), how)
     return Ranking(rank(documents, answers).best(top_n))
 
 
@@ -271,12 +265,12 @@ class _Call:
         return _Call(loaded.sha256, request, loaded, **own)
 
 
-def _ask(kind: type[A], verb: str, model: Model | None, text: One | Iterable[Text], how: How) -> Any:
-    """Asks a text, or each of a list. kind: the class of answers that `texts.task` gives for this verb."""
+def _ask(verb: str, model: Model | None, text: One | Iterable[Text], how: How) -> Any:
+    """Asks a text, or each of a list."""
     if "backend" not in how:
         warn_unprotected(verb, "sim", 4)
     texts, several = texts_of(text)
-    answers = cast(list[A], ask_all(verb, model, texts, how))
+    answers = ask_all(verb, model, texts, how)
     return answers if several else answers[0]
 
 

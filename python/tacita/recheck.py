@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,7 @@ from tacita.plans import engine, envelope, json_fields
 from tacita.plans.files import Workdir, replacing, require, sha256_of
 from tacita.plans.plan import Plan
 from tacita.plans.public_folder import public_of
-from tacita.progress import Progress
-from tacita.schemes.base import save
+from tacita.schemes.base import Report, save
 from tacita.texts.answer import Answer
 from tacita.version import __version__
 
@@ -39,7 +38,6 @@ KIT = "run.json"
 FILES = ("plan.json", "weights.salt", "secret.key", "request.ct", "response.ct")
 MOST_BYTES = 50_000_000  # of the folder
 REQUEST_NOISE = 2.0**-20  # of a slot of a fresh encryption, far above what its error can be
-Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,7 @@ class Check(NamedTuple):
 def engine() -> tuple[str, str]:
     """Returns the kernels that run and the commit that was built, empty where nobody knows. Raises
     TacitaError without an engine."""
-    commit = getattr(compiled.native, "commit", str)  # an engine of before says none
-    return KERNELS.get(path := compiled.native.simd_path(), path), commit()
+    return KERNELS.get(path := compiled.native.simd_path(), path), compiled.native.commit()
 
 
 def version() -> str:
@@ -130,7 +129,7 @@ def _opencl() -> str:
     """Describes OpenCL in one line; an engine or a driver that fails is no defect of a run on processors."""
     try:
         rows, reason = devices()
-    except (TacitaError, AttributeError) as error:  # an engine of before has no devices
+    except TacitaError as error:
         rows, reason = [], str(error)
     names = ", ".join(f"{each['device']} {each['name']}" for each in rows)
     return names or reason.partition(";")[0]

@@ -20,7 +20,6 @@ from tacita.errors import PlanError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.excesses import FAR, FEW
 from tacita.plans import engine as door
-from tacita.plans.commitment import LinkSpeed
 from tacita.plans.error import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
 from tacita.plans.plan import Plan
 from tacita.plans.presets import can_bootstrap
@@ -60,14 +59,13 @@ def estimate(settings: Settings, plan: PlanFile = None, plot: Plot = None, json:
     """Say what a run would cost."""
     request, memory = plan_request(settings.plan), settings.run.memory
     priced = load(plan) if plan is not None else planned(load_model(settings.plan), request)
-    inputs, link = request.inputs, request.link
-    with reporting(json, scheme_of(priced.scheme).estimate(priced, inputs, link=link, memory=memory)):
+    figures = api.estimate(priced, request.inputs, link=request.link, memory=memory)
+    with reporting(json, figures):
         if isinstance(priced, Plan):
             show_stages(priced, memory)
-        show_estimate(priced, inputs, memory, link)
+        show_estimate(priced, figures)
         tell_connection(priced)
     if plot is not None:
-        figures = scheme_of(priced.scheme).estimate(priced, inputs, link=link, memory=memory)
         save(plot, cost_chart(priced, figures["seconds_per_input"]))
         say(f"drawn: {shown(str(plot))}")
 
@@ -108,18 +106,15 @@ def show_stages(plan: Plan, memory: float = MEMORY_GB) -> None:
         say(line.rstrip())
 
 
-def show_estimate(
-    plan: AnyPlan, inputs: int | None = None, memory: float = MEMORY_GB, link: LinkSpeed | None = None
-) -> None:
-    """Shows the estimate of a whole run as a table."""
-    figures = scheme_of(plan.scheme).estimate(plan, inputs, link=link, memory=memory)
+def show_estimate(plan: AnyPlan, figures: Mapping[str, Any]) -> None:
+    """Shows the estimate of a whole run as a table. figures: of `api.estimate`."""
     if isinstance(plan, Plan):
         _show_ciphertexts(plan, figures)
     else:
         _show_two_parties(plan, figures)
 
 
-def _show_ciphertexts(plan: Plan, figures: dict[str, Any]) -> None:
+def _show_ciphertexts(plan: Plan, figures: Mapping[str, Any]) -> None:
     p, memory = plan.prediction, figures["memory_limit_gb"]
     request = f"{several(plan.batch, 'text')} of up to {plan.tokens} tokens a request"
     rows = {
@@ -148,7 +143,7 @@ def _show_ciphertexts(plan: Plan, figures: dict[str, Any]) -> None:
         say(f"[yellow]warning:[/yellow] {shown(line)}")
 
 
-def _show_two_parties(plan: TwoPartyPlan, figures: dict[str, Any]) -> None:
+def _show_two_parties(plan: TwoPartyPlan, figures: Mapping[str, Any]) -> None:
     layers = several(plan.config.layers, "layer")
     rows = {"model": f"{shown(plan.name)}, {layers}, {plan.tokens} tokens, two parties"}
     rows |= {f"a text, {link}": duration(each) for link, each in figures["seconds_per_input"].items()}

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from rich.table import Table
 from tacita.checkpoint.hub import unpack
 from tacita.cli.console import out, say, shown, size
 from tacita.data import models_cache, read_list
-from tacita.errors import FileError, InputError
+from tacita.errors import FileError, InputError, nearest
 
 app = typer.Typer(help="List small models to try, or fetch one.", invoke_without_command=True)
 
@@ -65,9 +64,8 @@ def fetch(name: Annotated[str, typer.Argument(help="Name of a model of the list.
     models, _ = read_list()
     brought = [each for each, model in models.items() if "inside" in model]
     if name not in brought:
-        near = get_close_matches(name, brought, 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(brought)}; see tacita models"
-        raise InputError(f"models: nothing to fetch by the name {name!r:.60}", hint=hint)
+        what = f"models: nothing to fetch by the name {name!r:.60}"
+        raise InputError(what, hint=f"{nearest(name, brought)}; see tacita models")
     folder = models_cache() / name
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)

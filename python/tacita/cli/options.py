@@ -123,9 +123,8 @@ def taking(
     """Decorates a command: its parameter `settings` gets the settings of these keys, by section, and all
     others at their defaults. line: those that are options of the command; file: those that only a file and
     the environment give. When it is called, raises what `read_settings` and each `without` raise."""
-    both = {
-        section: (*line.get(section, ()), *(file or {}).get(section, ())) for section in fields(line, file)
-    }
+    file = file or {}
+    both = {section: (*line.get(section, ()), *file.get(section, ())) for section in {**line, **file}}
     spelled = [_parameter(section, name) for section, names in line.items() for name in names]
     config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Config)
 
@@ -148,20 +147,16 @@ def taking(
     return decorated
 
 
-def fields(*keys: Keys | None) -> list[str]:
-    """Returns the sections of all of these."""
-    return list(dict.fromkeys(section for each in keys for section in each or ()))
-
-
 def spelled(section: str, name: str) -> Any:
     """Returns a setting's option, as Typer declares it."""
     field = fields_of(section)[name]
-    flag, kind = flag_of(name, field), kind_of(field)
+    flag, extra = flag_of(name, field), _extra(field)
     meaning = field.description or ""
     if field.default not in (None, "", False, ()):
         meaning = f"{meaning.removesuffix('.')} (default: {_words(field.default)})."
-    both = f"{flag}/--no-{flag.removeprefix('--')}" if kind is bool else flag
-    return option(both, help=meaning, metavar=metavar_of(field), rich_help_panel=panel_of(section, field))
+    both = f"{flag}/--no-{flag.removeprefix('--')}" if kind_of(field) is bool else flag
+    panel = extra["panel"] or SECTIONS.get(section, SERVER)
+    return option(both, help=meaning, metavar=extra["metavar"], rich_help_panel=panel)
 
 
 def _words(value: object) -> str:
@@ -179,19 +174,9 @@ def section_of(section: str) -> type[Section]:
     return get_args(kind)[1] if get_origin(kind) else kind  # type: ignore[no-any-return]
 
 
-def panel_of(section: str, field: FieldInfo) -> str:
-    """Returns the panel of a command's help that shows a key."""
-    return _extra(field)["panel"] or SECTIONS.get(section, SERVER)
-
-
 def flag_of(name: str, field: FieldInfo) -> str:
     """Returns the option by which a command line spells a key."""
     return _extra(field)["flag"] or f"--{name.replace('_', '-')}"
-
-
-def metavar_of(field: FieldInfo) -> str | None:
-    """Returns what stands for the value in a command's help, None for what the type says."""
-    return _extra(field)["metavar"]  # type: ignore[no-any-return]
 
 
 def kind_of(field: FieldInfo) -> type:
@@ -351,7 +336,7 @@ def variables(settings: Values) -> dict[str, str]:
     {'TACITA_SERVICE__DRAIN': '0', 'TACITA_SERVICE__PROXY': '10.0.0.1,10.0.0.2'}
     """
     return {
-        variable_of(section, name): ",".join(value) if isinstance(value, tuple) else str(value)
+        variable_of(section, name): _words(value)
         for section, values in settings.items()
         for name, value in values.items()
     }

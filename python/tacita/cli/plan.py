@@ -89,7 +89,7 @@ def show(path: Annotated[Path, typer.Argument(help="A plan file.")] = WORK_DEFAU
     say(f"plan {plan.hash[:12]}: {shown(plan.name)}, {shape}")
     for line in _stages(plan) if isinstance(plan, Plan) else ():
         say(line)
-    show_estimate(plan)
+    show_estimate(plan, api.estimate(plan))
     tell_population(plan)
 
 

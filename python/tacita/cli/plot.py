@@ -51,7 +51,7 @@ def bars(title: str, rows: Sequence[tuple[str, Mapping[str, float]]], unit: str,
             )
             x += value * scale
         lines.append(_text(x + 6, y + TEXT, f"{_number(sum(parts.values()))} {unit}", "soft"))
-    return _chart(title, words, top + len(rows) * ROW + MARGIN, lines)
+    return chart(title, words, top + len(rows) * ROW + MARGIN, lines)
 
 
 def points(
@@ -64,7 +64,7 @@ def points(
     """Points of named groups over two axes from 0. lines: (x, y, label) of lines from the origin."""
     every = [point for group in groups.values() for point in group]
     right, high = (max((p[i] for p in every), default=0.0) * 1.05 or 1.0 for i in (0, 1))
-    frame = _Frame(right, high)
+    frame = Frame(right, high)
     drawn = [*frame.axes(axes), *(_legend(list(groups)) if len(groups) > 1 else [])]
     for x, y, label in lines:
         end = min(right, high * x / y)
@@ -76,24 +76,10 @@ def points(
         for x, y in group:
             cx, cy = frame.at(x, y)
             drawn.append(f'<circle class="k{number}" cx="{cx:.1f}" cy="{cy:.1f}" r="3"/>')
-    return _chart(title, words, HEIGHT, drawn)
+    return chart(title, words, HEIGHT, drawn)
 
 
-def steps(title: str, values: Sequence[tuple[str, float]], axes: tuple[str, str], words: str) -> str:
-    """A line that goes on level and jumps: (label of a place, value there). A rise is marked."""
-    frame = _Frame(float(len(values)), max(value for _, value in values) * 1.05)
-    drawn, track = frame.axes(axes), list[tuple[float, float]]()
-    for number, (label, value) in enumerate(values):
-        if track and value > track[-1][1]:
-            x, y = frame.at(number, value)
-            drawn.append(
-                f'<circle class="k1" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(label)}</title></circle>'
-            )
-        track += [(float(number), value), (number + 1.0, value)]
-    return _chart(title, words, HEIGHT, [*drawn, frame.path(track, "path")])
-
-
-class _Frame:
+class Frame:
     """The place of a chart with two axes: values from 0 to `right` and from 0 to `high`."""
 
     def __init__(self, right: float, high: float) -> None:
@@ -154,7 +140,7 @@ def _box(x: float, y: float, width: float, kind: str, words: str, height: float 
     return f"<rect {shape}><title>{escape(words)}</title></rect>"
 
 
-def _chart(title: str, words: str, height: float, lines: Sequence[str]) -> str:
+def chart(title: str, words: str, height: float, lines: Sequence[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img"'
     head += f" aria-label={quoteattr(f'{title}. {words}')}>"
     named = f"<title>{escape(title)}</title>\n<desc>{escape(words)}</desc>"

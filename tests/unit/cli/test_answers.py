@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from bench.runs import batch as bench_batch
+from tacita import api
 from tacita.api import Answer, plan
 from tacita.cli import columns, console, demo, estimate, report, steps
 from tacita.cli import plan as plan_command
@@ -225,7 +226,7 @@ def test_no_display_lets_text_of_others_act(
     monkeypatch.setattr(plan_command, "load", lambda path: evil)
     plan_command.show(Path("plan.json"))
     estimate.show_stages(evil)
-    estimate.show_estimate(evil)
+    estimate.show_estimate(evil, api.estimate(evil))
     cost = {"bytes_sent": 1.0, "bytes_received": 1.0, "rounds": 1.0}
     remote._show(replace(result, cost=cost))
     refused = Choice((Option("thor", 1, made), Option("arion", 1, None, EVIL)), Objective.latency)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -159,8 +159,11 @@ def answers_of(
 ) -> Iterator[Iterator[tuple[Input, Row]]]:
     """Yields inputs with their rows in order, as they come: of one process from this one, else from others,
     which end with the block. Raises ResourceError where one of them was killed."""
-    if processes <= 1 or not inputs:
-        with measure.open(model) if inputs else nullcontext(_nothing) as row:
+    if not inputs:
+        yield iter(())
+        return
+    if processes <= 1:
+        with measure.open(model) as row:
             yield ((each, row(each)) for each in inputs)
         return
     place = measure.place  # a process has one thread of linear algebra (`tacita.cli`), so no two share a core
@@ -174,10 +177,6 @@ def answers_of(
             raise ResourceError(
                 "accuracy: one of its processes was killed", hint="fewer --processes need less memory"
             ) from None
-
-
-def _nothing(each: Input) -> Row:
-    raise AssertionError(f"nothing is asked, {each.number} neither")
 
 
 _parts: list[Measure] = []  # of a process that answers: how

@@ -110,7 +110,6 @@ class TimeLeft(ProgressColumn):
     """Counts down between reports, to what the last one predicted. A step that takes longer says so."""
 
     def render(self, task: Task) -> Text:
-        """Draws the time left; rich calls this several times a second."""
         remaining = task.fields["end"] - time.monotonic()
         return Text(f"{duration(remaining)} left" if remaining > 0 else "longer than predicted")
 

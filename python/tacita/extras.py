@@ -49,10 +49,7 @@ AT_DEFAULT = {"left out": "at its default"}  # metadata of such a field
 
 def omitted(field: dataclasses.Field[Any], value: Any) -> bool:
     """Tells whether a file that holds this value leaves the field out."""
-    return field.metadata == AT_DEFAULT and bool(value == _default(field))
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
+    if field.metadata != AT_DEFAULT:
+        return False
+    factory = field.default_factory
+    return bool(value == (field.default if factory is dataclasses.MISSING else factory()))

@@ -51,7 +51,6 @@ class Above(Range):
     """A number above `least`, up to `most`."""
 
     def admits(self, value: Any) -> bool:
-        """Tells whether the value is within."""
         return bool(self.least < value <= self.most)
 
     def __str__(self) -> str:
@@ -63,7 +62,6 @@ class Span(Above):
     """An interval of two ends in order, above `least` and up to `most`."""
 
     def admits(self, value: Any) -> bool:
-        """Tells whether the ends are within and in order."""
         return bool(self.least < value[0] < value[1] <= self.most)
 
 
@@ -75,7 +73,6 @@ class OneOf:
     name: str = ""
 
     def admits(self, value: Any) -> bool:
-        """Tells whether the value is one of them."""
         return value in self.names
 
     def __str__(self) -> str:
@@ -90,7 +87,6 @@ class Matches:
     name: str = ""
 
     def admits(self, value: Any) -> bool:
-        """Tells whether the text has the form."""
         return re.fullmatch(self.pattern, value) is not None
 
     def __str__(self) -> str:
@@ -105,7 +101,6 @@ class Size:
     name: str = ""
 
     def admits(self, value: Any) -> bool:
-        """Tells whether it is so short."""
         return len(value) <= self.most
 
     def __str__(self) -> str:
@@ -120,11 +115,9 @@ class Each:
 
     @property
     def name(self) -> str:
-        """The name of the entries' limit."""
         return self.limit.name
 
     def admits(self, value: Any) -> bool:
-        """Tells whether all entries are within."""
         return all(map(self.limit.admits, _entries(value)))
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,11 +19,10 @@ from tacita import api
 from tacita.checkpoint import Checkpoint, load
 from tacita.cli.columns import Line
 from tacita.cli.console import INCOMPLETE, UNTRUSTED, duration, out, progress, reporting, say, shown, size
-from tacita.cli.options import TOKENS_DEFAULT, Json, Values, model_folder, plan_request, taking
+from tacita.cli.options import TOKENS_DEFAULT, Json, Values, model_folder, plan_request, taking, variables
 from tacita.cli.report import Outcome, Result, run_report, show_results, show_run, summary_of
 from tacita.errors import InputError, TacitaError
 from tacita.extras import needing
-from tacita.planning.request import PlanRequest
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
@@ -42,7 +42,8 @@ SENTENCES = (
     {
         "plan": ("model", "pooling", "scheme", "packing", "tokens", "preset"),
         "run": ("threads", "device", "allow_insecure"),
-    }
+    },
+    {"plan": ("functions", "texts", "prices"), "run": ("memory",)},
 )
 def demo(
     settings: Settings,
@@ -57,10 +58,10 @@ def demo(
             hint=f"tacita classify TEXT --scheme {scheme.name} runs both of its sides here",
         )
     with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
-        steps = _Steps(Path(folder), model, settings.run)
+        steps = _Steps(Path(folder), settings.plan.model_copy(update={"model": model}), settings.run)
         out.print("[bold]server[/bold] plans, and publishes all but the weights")
-        steps.call("plan", *steps.model, *_planning(request, settings.plan))
-        steps.call("publish", *steps.model, "--output", steps.public, "--planned")
+        steps.call("plan")
+        steps.call("publish", "--output", steps.client[1], "--planned")
         out.print("[bold]client[/bold]")
         steps.call("keygen", *steps.client)
         plan = Plan.load(Workdir(Path(folder)).plan)
@@ -83,18 +84,12 @@ def demo(
     Outcome(results, checkpoint.name, checkpoint.sha256, complete=True).end()
 
 
-def _planning(request: PlanRequest, plan: PlanOptions) -> list[str]:
-    options = ["--scheme", request.scheme_name, "--tokens", str(request.tokens), "--preset", request.preset]
-    options += ["--pooling", plan.pooling] if plan.pooling else []
-    return options + (["--packing", request.packing] if request.packing else [])
-
-
 def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, number: int) -> Result:
     """One request: its three steps, each in a process of its own."""
     out.print(f'[bold]client[/bold] encrypts "{shown(sentence)}"')
     taken = {"encrypt": steps.call("encrypt", *steps.client, "--", sentence)["seconds"]["encrypt"]}
     out.print("[bold]server[/bold] sees ciphertexts only")
-    taken["evaluate"] = steps.call("evaluate", *steps.server)["seconds"]["evaluate"]
+    taken["evaluate"] = steps.call("evaluate")["seconds"]["evaluate"]
     out.print("[bold]client[/bold] decrypts")
     report = steps.call("decrypt", *steps.client, accept=(0, INCOMPLETE, UNTRUSTED))
     taken["decrypt"] = report["seconds"]["decrypt"]
@@ -107,17 +102,14 @@ def _classify(steps: _Steps, plan: Plan, model: Checkpoint, sentence: str, numbe
 class _Steps:
     """Runs `tacita STEP` processes on one folder and collects the figures that they report.
 
-    model, client, server: options of steps. public: the folder that the client gets. seconds: of each step's
-    first call. sizes: of the files. peaks: largest resident set of each step, GB.
+    client: options of its steps. environment: of all, with the settings. seconds: of each step's first call.
+    sizes: of the files. peaks: largest resident set of each step, GB.
     """
 
-    def __init__(self, folder: Path, model: Path, run: RunOptions) -> None:
-        self.folder, self.public = folder, str(folder / "public")
-        insecure = ["--allow-insecure"] if run.allow_insecure else []
-        self.model = ["--model", str(model)]
-        self.client = ["--public", self.public, *insecure]
-        threads = ["--threads", str(run.threads)] if run.threads else []
-        self.server = [*self.model, *insecure, *threads, "--device", run.device]
+    def __init__(self, folder: Path, plan: PlanOptions, run: RunOptions) -> None:
+        self.folder, self.client = folder, ("--public", str(folder / "public"))
+        named = {"plan": plan.model_dump(exclude_unset=True), "run": run.model_dump(exclude_unset=True)}
+        self.environment = os.environ | variables(named)
         self.seconds, self.sizes, self.peaks = dict[str, float](), dict[str, int](), dict[str, float]()
         self.threads = 0
 
@@ -128,7 +120,8 @@ class _Steps:
         path.unlink(missing_ok=True)
         options = ["--work", str(self.folder), "--json", str(path), *arguments]
         command, shown_at = [sys.executable, "-m", "tacita", name, *options], 2 if out.stderr else None
-        status = subprocess.run(command, check=False, stdout=shown_at).returncode
+        done = subprocess.run(command, check=False, stdout=shown_at, env=self.environment)
+        status = done.returncode
         if status not in accept or not path.exists():
             raise TacitaError(f"demo: step {name} ended with status {status}", hint="its message is above")
         report: dict[str, Any] = json_module.loads(path.read_text())

@@ -14,13 +14,14 @@ from tacita.api import Choice, Objective, PlanRequest
 from tacita.checkpoint import Checkpoint
 from tacita.cli.console import duration, progress, reporting, say, several, show_rows, shown, size, writable
 from tacita.cli.options import Json, Without, load_model, option, plan_request, taking
-from tacita.cli.plot import bars, save
+from tacita.cli.plot import bars
 from tacita.cli.report import TWO_PARTIES, security_line
 from tacita.errors import PlanError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.excesses import FAR, FEW
 from tacita.plans import engine as door
 from tacita.plans.error import FOLDS, HELD_OUT, NOT_ESTIMATED, Population
+from tacita.plans.files import write_text
 from tacita.plans.plan import Plan
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.cost import Prices
@@ -66,7 +67,7 @@ def estimate(settings: Settings, plan: PlanFile = None, plot: Plot = None, json:
         show_estimate(priced, figures)
         tell_connection(priced)
     if plot is not None:
-        save(plot, cost_chart(priced, figures["seconds_per_input"]))
+        write_text(plot, cost_chart(priced, figures["seconds_per_input"]))
         say(f"drawn: {shown(str(plot))}")
 
 

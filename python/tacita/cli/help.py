@@ -36,7 +36,6 @@ class Command(TyperCommand):
         return super().parse_args(ctx, _with_all(ctx, args, args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Prints the help."""
         super(Command, _shortened(self, ctx)).format_help(ctx, formatter)
 
 
@@ -48,7 +47,6 @@ class Group(TyperGroup):
         return super().parse_args(ctx, _with_all(ctx, args, args[:1]))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Prints the help."""
         super(Group, _shortened(self, ctx)).format_help(ctx, formatter)
 
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
-
-from tacita.plans.files import replacing
 
 WIDTH, ROW, MARGIN, TEXT = 760, 22, 16, 13
 LABELS, VALUES = 210, 70  # widths of what stands left and right of bars
@@ -28,12 +25,6 @@ STYLE = """<style>
 .k0{fill:#4fb3c4}.k1{fill:#e8a33d}.k2{fill:#b79fe0}.k3{fill:#7d8c92}.path{stroke:#4fb3c4}}
 text{font:13px system-ui,sans-serif}.title{font-size:16px;font-weight:600}
 </style>"""
-
-
-def save(path: Path, chart: str) -> None:
-    """Writes a chart, all of it or nothing. Raises FileError."""
-    with replacing(path) as temporary:
-        temporary.write_text(chart, encoding="utf-8")
 
 
 def bars(title: str, rows: Sequence[tuple[str, Mapping[str, float]]], unit: str, words: str) -> str:

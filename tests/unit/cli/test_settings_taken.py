@@ -27,7 +27,7 @@ from tacita.settings import PlanOptions, ServiceOptions, TwoPartyOptions
 DECODERS = {"begin", "reveal", "gap", "cache"}
 SEARCHED = {"documents", "nearest", "titles"}
 OF_SEVERAL = {"inputs", "objective"}  # which shape a batch, or decide between schemes
-# Keys of [plan] that mean nothing to a command. `demo` has steps of its own, which read the file.
+# Keys of [plan] that mean nothing to a command.
 PASSED_OVER: dict[str, tuple[Callable[..., None], set[str]]] = {
     "plan": (plan.run, set()),
     "publish": (plan.publish, set()),
@@ -45,7 +45,7 @@ PASSED_OVER: dict[str, tuple[Callable[..., None], set[str]]] = {
     ),
     "demo": (
         demo.demo,
-        {*DECODERS, *SEARCHED, *OF_SEVERAL, "link", "functions", "prices", "texts"},
+        {*DECODERS, *SEARCHED, *OF_SEVERAL, "link"},
     ),
 }
 
@@ -94,6 +94,21 @@ def test_a_gap_in_a_file_counts_where_a_token_is_revealed() -> None:
     """Between logits that the client gets it is refused; a file is of several commands."""
     assert plan_request(PlanOptions.model_validate({"gap": 0.2})).gap == 0.1
     assert plan_request(PlanOptions.model_validate({"gap": 0.2, "reveal": "token"})).gap == 0.2
+
+
+def test_the_demos_steps_get_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s.toml").write_text("[plan]\nfunctions = 'thor'\n[run]\nallow_insecure = true\n")
+    seen: list[Any] = []
+    monkeypatch.setattr(demo.subprocess, "run", lambda *_, **how: seen.append(how["env"]) or end())
+    status, _, err = run("demo", "--config", str(tmp_path / "s.toml"), "--tokens", "16", "--threads", "2")
+    assert status == 2 and "error: seen" in err, err
+    wanted = {
+        "PLAN__FUNCTIONS": "thor",
+        "PLAN__TOKENS": "16",
+        "RUN__THREADS": "2",
+        "RUN__ALLOW_INSECURE": "True",
+    }
+    assert {name: seen[0][f"TACITA_{name}"] for name in wanted} == wanted
 
 
 CKKS = ["--scheme", "thor", "--backend", "ckks"]

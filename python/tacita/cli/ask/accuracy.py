@@ -20,12 +20,12 @@ from tacita.cli.columns import Line, admitted, beside, read_labelled, read_lines
 from tacita.cli.console import INCOMPLETE, duration, progress, reporting, say, several, show_rows, shown
 from tacita.cli.estimate import Plot, planned, tell_population
 from tacita.cli.options import Json, load_model, model_folder, option, plan_request, taking
-from tacita.cli.plot import points, save
+from tacita.cli.plot import points
 from tacita.cli.report import security_of
 from tacita.errors import InputError, nearest
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.circuit import exact_names
-from tacita.plans.files import digest_of
+from tacita.plans.files import digest_of, write_text
 from tacita.plans.plan import Plan
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb, require_device
@@ -160,7 +160,7 @@ def run(
         _show(figures)
     journal.remove()
     if plot is not None:
-        save(plot, error_chart(in_order, checkpoint.name))
+        write_text(plot, error_chart(in_order, checkpoint.name))
         say(f"drawn: {shown(str(plot))}")
     if bad:
         raise typer.Exit(INCOMPLETE)

@@ -97,7 +97,6 @@ class Timed:
         self.ended = True
 
     def add(self, token: Token, seconds: float) -> None:
-        """Notes a token and the seconds that it took."""
         self.tokens.append(token)
         self.seconds.append(seconds)
 
@@ -201,7 +200,6 @@ def run(
 
 
 def _model(settings: Settings) -> Path:
-    """Returns the folder of the model."""
     return model_folder(settings.plan.model or DEFAULT_DECODER)
 
 

@@ -32,7 +32,8 @@ def identity(
     if not (own.certificate.is_file() and own.key.is_file()):
         return new_identity(folder, certificate_names(host, names))
     _require_valid(own, [*names, *([] if everywhere(host) else [host])] or LOCAL[:1])
-    if everywhere(host) and (problem := certificate_problem(own.certificate, name := own_name())):
+    name = next(filter(_is_name, [socket.gethostname()]), "localhost")
+    if everywhere(host) and (problem := certificate_problem(own.certificate, name)):
         # no reason to refuse: a container that is made anew has another name each time
         warn(
             f"clients that dial {shown(name)} would refuse the certificate: "
@@ -92,12 +93,6 @@ def beyond_loopback(host: str) -> bool:
     with suppress(ValueError):
         return not ipaddress.ip_address(host).is_loopback
     return host != "localhost"
-
-
-def own_name() -> str:
-    """Returns the machine's name, as it may stand in a certificate."""
-    name = socket.gethostname()
-    return name if _is_name(name) else "localhost"
 
 
 def _require_valid(own: Identity, names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from tacita.cli.ask.remote import service_of
 from tacita.cli.console import INCOMPLETE, err, out, reporting, say, shown, size
 from tacita.cli.options import Json, option, taking
+from tacita.cli.service.token import ledger_of
 from tacita.client.http.trust import address_of
 from tacita.client.store import About, PlanFolder, ServerFolder, Store, data_folder
 from tacita.errors import InputError, TacitaError
@@ -167,8 +168,5 @@ def _client_keys(data: Path) -> tuple[Ledger, list[tuple[KeyRow, str]]]:
     InputError for a folder without a ledger."""
     with needing("service", "keys"):
         from tacita.server.store import keys, tokens
-        from tacita.server.store.ledger import NAME, Ledger
-    if not (data / NAME).is_file():
-        raise InputError(f"keys: {data} is no server's data folder", hint="as of tacita serve --data")
-    ledger = Ledger(data)
+    ledger = ledger_of(data)
     return ledger, [(row, tokens.of_id(ledger, row.client).name) for row in keys.every(ledger)]

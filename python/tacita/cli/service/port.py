@@ -78,7 +78,6 @@ class Stopwatch:
         self.report(Progress(step, index, len(names), spent, self._seconds_left(names[index:], spent, index)))
 
     def stop(self) -> None:
-        """Ends the last step."""
         if self._step:
             self.seconds[self._step] = self.seconds.get(self._step, 0.0) + time.monotonic() - self._began
         self._step = ""

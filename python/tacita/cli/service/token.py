@@ -62,7 +62,7 @@ def add(
     _show(
         name,
         output,
-        lambda: registry.add(_ledger(data, new=True), name, quota, operator=operator, seconds=left),
+        lambda: registry.add(ledger_of(data, new=True), name, quota, operator=operator, seconds=left),
     )
 
 
@@ -82,7 +82,7 @@ def rotate(
     with needing("service", "token"):
         from tacita.server.store import tokens
     left = None if days is None else days * DAY
-    _show(name, output, lambda: tokens.rotate(_ledger(data), name, overlap * HOUR, left))
+    _show(name, output, lambda: tokens.rotate(ledger_of(data), name, overlap * HOUR, left))
 
 
 @app.command("list")
@@ -90,7 +90,7 @@ def list_(data: Data, json: Json = None) -> None:
     """Show all clients, their quotas and what they used today; no tokens, which nobody has but they."""
     with needing("service", "token"):
         from tacita.server.store import tokens, usage
-    ledger = _ledger(data)
+    ledger = ledger_of(data)
     everyone = [(who, usage.today(ledger, who.id)) for who in tokens.everyone(ledger)]
     with reporting(json, [_row(who, used) for who, used in everyone]):
         table = Table("client", "texts", "tokens", "MB", "seconds", "keys", "calls", Column(no_wrap=True))
@@ -106,16 +106,16 @@ def revoke(name: Name, data: Data) -> None:
     removes the client's keys and requests."""
     with needing("service", "token"):
         from tacita.server.store import tokens
-    tokens.revoke(_ledger(data), name)
+    tokens.revoke(ledger_of(data), name)
     out.print(f"{name} is revoked")
 
 
-def _ledger(data: Path, *, new: bool = False) -> Ledger:
+def ledger_of(data: Path, *, new: bool = False) -> Ledger:
     """Opens the ledger of a data folder. new: also one that is not there yet. Raises InputError."""
     from tacita.server.store.ledger import NAME, Ledger
 
     if not (new or (data / NAME).is_file()):
-        raise InputError(f"token: {data} is no server's data folder", hint="as of tacita serve --data")
+        raise InputError(f"{data} is no server's data folder", hint="as of tacita serve --data")
     return Ledger(data)
 
 

@@ -71,13 +71,11 @@ def require_disk(folder: Path, need: int, what: str) -> None:
         )
 
 
-def peak_memory_gb(*, children: bool = False) -> float:
-    """Returns the largest resident set of this process so far (or of its finished children), in GB; 0 on
-    Windows."""
+def peak_memory_gb() -> float:
+    """Returns the largest resident set of this process so far, in GB; 0 on Windows."""
     if sys.platform == "win32":
         return 0.0
-    who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
-    return resource.getrusage(who).ru_maxrss * 1024 / GB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GB
 
 
 def raise_descriptors() -> int:

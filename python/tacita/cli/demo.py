@@ -26,6 +26,8 @@ from tacita.extras import needing
 from tacita.plans.files import Workdir
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
+from tacita.resources import require_device
+from tacita.schemes.base import REAL, require_allowed
 from tacita.schemes.registry import REGISTRY
 from tacita.settings import PlanOptions, RunOptions, Settings
 
@@ -57,6 +59,8 @@ def demo(
             f"demo: {scheme.name} passes no files, which is what the demo's steps do",
             hint=f"tacita classify TEXT --scheme {scheme.name} runs both of its sides here",
         )
+    require_allowed(request, REAL, allow_insecure=settings.run.allow_insecure)
+    require_device(settings.run.device)
     with tempfile.TemporaryDirectory(prefix="tacita-demo-") as folder:
         steps = _Steps(Path(folder), settings.plan.model_copy(update={"model": model}), settings.run)
         out.print("[bold]server[/bold] plans, and publishes all but the weights")

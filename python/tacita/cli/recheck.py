@@ -16,6 +16,7 @@ from tacita.cli.report import step
 from tacita.cli.steps import open_plan
 from tacita.plans.files import Workdir, require
 from tacita.resources import require_device
+from tacita.schemes.base import REAL, require_allowed
 from tacita.settings import PlanOptions, Settings
 
 LINE = {
@@ -51,8 +52,9 @@ def run(
             _, model = open_plan(settings, Workdir(folder))
         else:
             recheck.require_new(folder, text)
-            model = load_model(settings.plan)
-            plan = planned_to_publish(model, plan_request(settings.plan))
+            request, model = plan_request(settings.plan), load_model(settings.plan)
+            require_allowed(request, REAL, allow_insecure=settings.run.allow_insecure)
+            plan = planned_to_publish(model, request)
             with progress("record") as report:
                 answer = recheck.record(folder, plan, model, text, report=report, **how)
             timed.fields["label"] = answer.label

@@ -110,7 +110,6 @@ class Outcome:
 class Timed:
     """Seconds of one step and what it adds to its report."""
 
-    step: str
     seconds: float = 0.0
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -118,7 +117,7 @@ class Timed:
 @contextmanager
 def step(name: str, report: Path | None) -> Iterator[Timed]:
     """Times a step and writes its `--json` report on success."""
-    timed = Timed(name)
+    timed = Timed()
     began = time.monotonic()
     yield timed
     timed.seconds = time.monotonic() - began
@@ -184,11 +183,11 @@ def show_results(results: Sequence[Result]) -> None:
         answer = result.answer
         logits, reference = numbers(answer.logits), numbers(result.reference)
         error = "" if result.max_abs_error is None else f"{result.max_abs_error:.4f}"
-        table.add_row(_short(result), summary_of(answer), logits, reference, error)
+        table.add_row(text_of(result.line.text, 60), summary_of(answer), logits, reference, error)
     out.print(table)
     for result in results:
         for warning in result.answer.warnings:
-            say(f"[yellow]warning:[/yellow] {_short(result)}: {shown(warning)}")
+            say(f"[yellow]warning:[/yellow] {text_of(result.line.text, 60)}: {shown(warning)}")
 
 
 def show_lines(results: Sequence[Result]) -> None:
@@ -249,10 +248,6 @@ def security_line(p: Mapping[str, Any]) -> str:
 def _largest(values: Sequence[float], rows: int) -> list[int]:
     places: list[int] = np.reshape(values, (rows, -1)).argmax(axis=1).tolist()
     return places
-
-
-def _short(result: Result) -> str:
-    return text_of(result.line.text, 60)
 
 
 # How an answer looks on screen: what it says, and the first of its numbers.

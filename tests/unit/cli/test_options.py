@@ -115,6 +115,10 @@ def test_a_command_reads_the_settings_that_it_takes_alone(monkeypatch: pytest.Mo
         (["estimate", "--plot", "."], "cannot be written (it is a folder)"),
         (["publish", "--output", "."], "which is no part of a public folder"),
         (["recheck", ".", "--record", "fine"], "not empty"),
+        (["recheck", "none", "--record", "fine", "--preset", "insecure_toy_n10"], "128 are required"),
+        (["demo", "--preset", "insecure_toy_n10"], "128 are required"),
+        (["demo", "--device", "opencl:77"], "device opencl:77"),
+        (["classify", "fine", "--scheme", "bumblebee", "--device", "opencl"], "and bumblebee has none"),
         (["recheck", "none", "--record", "fine", "--scheme", "bumblebee"], "answers over a connection"),
     ],
 )

@@ -88,6 +88,8 @@ def test_accuracy_measures_the_plan_that_the_settings_describe(
     status, _, err = run("accuracy", "--data", "data.tsv", *SMALL)
     assert status == 2 and "error: seen" in err, err
     assert (seen[0].functions, seen[0].prices is None) == ("thor", False)
+    status, _, err = run("accuracy", "--data", "data.tsv", "--backend", "ckks", *SMALL)
+    assert status == 2 and "128 are required" in " ".join(err.split()) and len(seen) == 1, err
 
 
 def test_a_gap_in_a_file_counts_where_a_token_is_revealed() -> None:

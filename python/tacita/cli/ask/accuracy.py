@@ -27,10 +27,11 @@ from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.circuit import exact_names
 from tacita.plans.files import digest_of, write_text
 from tacita.plans.plan import Plan
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.progress import Progress
 from tacita.resources import peak_memory_gb, require_device
 from tacita.resources import threads as all_threads
-from tacita.schemes.base import REAL, Place
+from tacita.schemes.base import REAL, Place, require_allowed
 from tacita.schemes.ciphertexts import parameters
 from tacita.settings import Settings
 from tacita.texts.embed import Text
@@ -98,11 +99,13 @@ def run(
     that was cut off goes on where it stopped, by the rows beside that file.
     """
     run, request = settings.run, plan_request(settings.plan)
+    backend = run.backend or "sim"
+    clear, connected = backend != REAL and f"--backend {backend}", request.scheme == BUMBLEBEE and BUMBLEBEE
+    require_device(run.device, clear, connected)
     options = settings.plan.model_copy(
         update={"model": model_folder(settings.plan.model or api.DEFAULT_MODEL)}
     )
-    backend, checkpoint = run.backend or "sim", load_model(options)  # by its folder, for other processes too
-    require_device(run.device, backend != REAL and f"--backend {backend}")
+    checkpoint = load_model(options)  # by its folder, for other processes too
     problem, ablation = problem_of(checkpoint.config, backend), exact_of(exact, checkpoint, backend)
     lines, bad = list[Text](), list[Line]()  # of a decoder's text
     if problem == NEXT:
@@ -116,6 +119,7 @@ def run(
         inputs = [_input(number, line, checkpoint) for number, line in enumerate(good)]
     texts = [each.text for each in inputs if each.text is not None]
     request = request.calibrated_for(texts)
+    require_allowed(request, backend, allow_insecure=run.allow_insecure)
     plan = planned(checkpoint, request)
     tell_population(plan)
     require_device(run.device, isinstance(plan, TwoPartyPlan) and plan.scheme)

@@ -25,6 +25,7 @@ from tacita.cli.report import Outcome, Result, run_report, show_lines, show_resu
 from tacita.errors import InputError
 from tacita.plans.commitment import LinkSpeed
 from tacita.plans.files import Workdir
+from tacita.plans.scheme import BUMBLEBEE
 from tacita.resources import peak_memory_gb, require_device
 from tacita.resources import threads as all_threads
 from tacita.schemes.base import REAL, AnyPlan, Place, Seconds, require_allowed, save
@@ -64,7 +65,7 @@ def ask(question: Question, settings: Settings, json: Path | None) -> Outcome:
     asked, and what planning and running raise."""
     run, clear = settings.run, settings.run.backend not in (None, REAL) and "--backend"
     connect, by_ray = settings.network.connect and "--connect", settings.ray.address and "--ray"
-    require_device(run.device, connect, by_ray, clear)
+    require_device(run.device, connect, by_ray, clear, settings.plan.scheme == BUMBLEBEE and BUMBLEBEE)
     _require_spread(settings)
     question = replace(question, show_anyway=run.show_anyway)
     if settings.network.connect:

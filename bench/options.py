@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tacita.api import DEFAULT_MODEL
-from tacita.cli.columns import read_labelled
+from tacita.cli.columns import read_labelled, whole
 from tacita.cli.console import reporting
 from tacita.cli.options import option, spelled
-from tacita.errors import InputError
 from tacita.plans.prices.cost import Prices
 from tacita.settings import BackendName, PackingName, PlanOptions, PoolingName
 from tacita.texts.embed import Text
@@ -90,8 +89,4 @@ def lines_of(file: Path) -> list[str]:
 def read_examples(path: Path) -> list[tuple[Text, int]]:
     """Reads the (text, label) pairs of a file without malformed lines. Raises InputError naming the first
     that is malformed."""
-    lines = read_labelled(path)
-    for line in lines:
-        if line.problem:
-            raise InputError(f"{path}:{line.number}: {line.problem}", hint="check the file's columns")
-    return [(line.text, int(line.label)) for line in lines]
+    return [(line.text, int(line.label)) for line in whole(path, read_labelled(path))]

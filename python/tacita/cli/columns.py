@@ -128,6 +128,14 @@ def read_lines(path: Path) -> list[Line]:
     return lines
 
 
+def whole(path: Path, lines: Sequence[Line]) -> Sequence[Line]:
+    """Returns the lines of a file of which none may be left out. Raises InputError for the first that has a
+    problem."""
+    if bad := next((line for line in lines if line.problem), None):
+        raise InputError(f"{path}:{bad.number}: {bad.problem}", hint="mend the line, or leave it out")
+    return lines
+
+
 def read_pairs(path: Path) -> list[Line]:
     """Reads a file of two texts a line with a tab between; a first line that names columns says which two.
     Raises InputError as `read_lines`, and for a header of one column of texts."""

@@ -34,7 +34,7 @@ from tacita.checkpoint import Checkpoint, load
 from tacita.checkpoint.documents import read_documents, titles_of, with_documents
 from tacita.checkpoint.hub import name_of
 from tacita.checkpoint.load import resolve
-from tacita.cli.columns import read_lines, texts_of
+from tacita.cli.columns import read_lines, texts_of, whole
 from tacita.cli.console import STDOUT, err, out, progress, shown, writable
 from tacita.errors import FileError, InputError, nearest
 from tacita.planning.options import LOGITS, gap_of
@@ -270,10 +270,7 @@ def read_texts(path: Path | None) -> Sequence[Text] | None:
     names (`columns`). Returns None without a file. Raises InputError, also for a line that is not UTF-8."""
     if path is None:
         return None
-    lines = read_lines(path)
-    if bad := next((line for line in lines if line.problem), None):
-        raise InputError(f"{path}:{bad.number}: {bad.problem}", hint="one sentence per line")
-    texts = [str(line.text) for line in lines]
+    texts = [str(line.text) for line in whole(path, read_lines(path))]
     texts_or_pairs: Sequence[Text] = texts_of(texts) if path.suffix == ".tsv" else texts
     if not texts_or_pairs:
         raise InputError(f"{path}: holds no text", hint="one sentence per line")

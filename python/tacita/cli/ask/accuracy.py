@@ -16,7 +16,7 @@ import typer
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
-from tacita.cli.columns import Line, admitted, beside, read_labelled, read_lines
+from tacita.cli.columns import Line, admitted, beside, read_labelled, read_lines, whole
 from tacita.cli.console import INCOMPLETE, duration, progress, reporting, say, several, show_rows, shown
 from tacita.cli.estimate import Plot, planned, tell_population
 from tacita.cli.options import Json, load_model, model_folder, option, plan_request, taking
@@ -109,7 +109,7 @@ def run(
     problem, ablation = problem_of(checkpoint.config, backend), exact_of(exact, checkpoint, backend)
     lines, bad = list[Text](), list[Line]()  # of a decoder's text
     if problem == NEXT:
-        lines = whole(data)
+        lines = [line.text for line in whole(data, read_lines(data))]
         inputs = predicted(checkpoint, data, lines, request.tokens, limit)
     else:
         labelled = read_labelled(data, real=problem == REGRESSION)[: limit or None]
@@ -181,14 +181,6 @@ def exact_of(names: str, model: Checkpoint, backend: str) -> tuple[str, ...]:
     if wanted and backend == REAL:
         raise InputError("--exact: ciphertexts have approximations alone", hint="--backend plain or sim")
     return tuple(wanted)
-
-
-def whole(data: Path) -> list[Text]:
-    """Returns the lines of a decoder's text. Raises InputError for a file that cannot be read or is huge."""
-    lines = read_lines(data)
-    if bad := next((line for line in lines if line.problem), None):
-        raise InputError(f"{data}:{bad.number}: {bad.problem}", hint="a file of text")
-    return [line.text for line in lines]
 
 
 def predicted(model: Checkpoint, data: Path, lines: Sequence[Text], tokens: int, limit: int) -> list[Input]:

@@ -87,15 +87,6 @@ class Timed:
     seconds: list[float] = field(default_factory=list)
     ended: bool = False
 
-    def watch(self, tokens: Iterator[Token]) -> Iterator[Token]:
-        """Yields the same tokens, and notes each with its seconds."""
-        began = time.monotonic()
-        for token in tokens:
-            self.add(token, time.monotonic() - began)
-            yield token
-            began = time.monotonic()
-        self.ended = True
-
     def add(self, token: Token, seconds: float) -> None:
         self.tokens.append(token)
         self.seconds.append(seconds)
@@ -267,11 +258,14 @@ def _request(settings: Settings, backend: str, options: TextOptions) -> Request:
 def _show_all(tokens: Texts, request: TextOptions, json: Path | None, by: Session | None = None) -> int:
     """Shows each token of a text as it comes, escaped but for its line ends, and returns the exit status.
     Tokens that came before the connection broke for good, or Ctrl-C, are reported too."""
-    timed = Timed()
+    timed, began = Timed(), time.monotonic()
     try:
-        for token in timed.watch(only(tokens, request)):
+        for token in only(tokens, request):
+            timed.add(token, time.monotonic() - began)
             lines = [shown(line, len(line)) for line in token.text.split("\n")]
             out.print("\n".join(lines), end="", soft_wrap=True)
+            began = time.monotonic()
+        timed.ended = True
         out.print()
     finally:
         if timed.tokens:

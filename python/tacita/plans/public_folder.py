@@ -130,9 +130,8 @@ def _contents(public: Public) -> dict[str, bytes]:
 
 def require_own(folder: Path) -> None:
     """Raises FileError for a folder that holds other files."""
-    if not folder.is_dir():
-        return
-    if foreign := sorted({path.name for path in folder.iterdir()} - {MANIFEST, *CAPS}):
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if foreign := sorted(names - {MANIFEST, *CAPS}):
         raise FileError(
             f"{folder}: holds {foreign[0]!r:.60}, which is no part of a public folder",
             hint="choose an empty --output",

@@ -159,7 +159,7 @@ ASKED = {  # commands that take a model, with what else they need
     "accuracy": ["--data", "data.tsv"],
     "serve": ["--scheme", "bumblebee", "--port", "0", "--new-certificate", "tls"],
     "choose": [],
-    "recheck": ["none"],
+    "recheck": ["none", "--record", "a"],  # without, it reads its plan before a model
     "evaluate": [],  # reads its plan before a model
 }
 

@@ -205,13 +205,15 @@ def _generated(pipe: Pipeline, inputs: Any, **options: Any) -> Any:
     return [{"generated_text": str(prompt) + text if full else text}]
 
 
-def _similarities(pipe: Pipeline, inputs: Any) -> list[float]:
-    """Returns the cosine of each sentence with the source."""
+def _similarities(pipe: Pipeline, inputs: Any) -> list[float | None]:
+    """Returns the cosine of each sentence with the source, None where one of both answers failed its
+    checks."""
     if not isinstance(inputs, dict) or set(inputs) != {"source_sentence", "sentences"}:
         raise InputError("pipeline: not a source and its sentences", hint="source_sentence, sentences")
     texts, _ = texts_of([inputs["source_sentence"], *inputs["sentences"]])
     source, *others = ask_all("embed", pipe.model, texts, pipe.how)
-    return [float(one) for one in cosines(source.vector, np.stack([each.vector for each in others]))]
+    pairs = [None if source.empty or each.empty else each.vector[None, :] for each in others]
+    return [None if each is None else float(cosines(source.vector, each)[0]) for each in pairs]
 
 
 ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification"}

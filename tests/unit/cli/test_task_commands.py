@@ -241,6 +241,8 @@ def test_in_place_of_an_answer_that_failed_its_checks_stands_nothing(
     pipe = tacita.pipeline("feature-extraction", model=ENCODER, **TOY)
     monkeypatch.setattr(sys.modules["tacita.pipelines"], "ask_all", lambda *_: found)
     assert pipe(["a fine film", "bad"]) == [[list(found[0].logits)], None]
+    pair = {"source_sentence": "a fine film", "sentences": ["bad"]}
+    assert tacita.pipeline("sentence-similarity", model=ENCODER, **TOY)(pair) == [None]
     results = [Result(Line(n, "text"), each, 1, {}) for n, each in enumerate(found)]
     outcome = Outcome(results, "model", "", complete=True)
     write_vectors(tmp_path / "vectors.npy", outcome)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,13 +112,13 @@ def encoded(front: Embedder, text: Text, *, special: bool = True) -> Encoding:
         raise CheckpointError(
             "embed: the model has no tokenizer", hint="load it with embeddings, or pass hidden states"
         )
-    parts = parts_of(text)
+    parts, tokenizer = parts_of(text), cast(Any, front.tokenizer)
     if not all(part.strip() for part in parts):
         raise InputError("embed: the text is empty", hint="pass at least one word")
     if sum(map(len, parts)) > MAX_CHARACTERS:
         raise InputError(f"embed: the text has more than {MAX_CHARACTERS} characters", hint="split it")
     try:
-        encoding: Encoding = front.tokenizer.encode(*parts, add_special_tokens=special)
+        encoding: Encoding = tokenizer.encode(*parts, add_special_tokens=special)
     except Exception:  # the library raises a bare one where a closed vocabulary lacks a word
         raise InputError(
             "embed: the text has a word outside the vocabulary", hint="see tokenizer.json"

@@ -231,6 +231,20 @@ def test_an_idempotency_key_is_used_once(ledger: Ledger) -> None:
     assert found is not None and found.id == ID
 
 
+def test_failures_of_a_client_take_few_rows(ledger: Ledger) -> None:
+    """They give their texts back, so that no quota bounds them. Nobody else's go, and no answers."""
+    who, other = client(ledger), client(ledger, "bank")
+    rows = [replace(request(who, f"{n:032x}"), came=float(n)) for n in range(requests.MOST_FAILED + 2)]
+    for row in (*rows, request(other, "f" * 32)):
+        requests.add(ledger, row)
+    requests.fail(ledger, request(other, "f" * 32), ended=0.0)
+    requests.change(ledger, rows[0].id, state=State.done, ended=0.5)
+    for row in rows[1:]:
+        requests.fail(ledger, row, ended=row.came, problem="{}")
+    gone = [row.id for row in rows if requests.by_id(ledger, row.id) is None]
+    assert gone == [rows[1].id] and requests.by_id(ledger, "f" * 32) is not None
+
+
 def test_what_is_unfinished_is_found_in_its_order(ledger: Ledger) -> None:
     who = client(ledger)
     rows = [replace(request(who, f"{n:032x}"), came=float(9 - n)) for n in range(4)]

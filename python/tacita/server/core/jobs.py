@@ -260,7 +260,8 @@ class Jobs:
         )
         self.settle(row, ran)
         self.layout.drop_request(id)
-        self._change(id, state=State.failed, ended=self.ledger.clock(), problem=problem.model_dump_json())
+        ended = {"ended": self.ledger.clock(), "problem": problem.model_dump_json()}
+        self.ledger.insist(partial(requests.fail, self.ledger, row, **ended))
         self.metrics.ended(row.model, row.scheme, State.failed)
         self.trace_end(id, State.failed)
         self.bus.publish(id, None)

@@ -17,6 +17,7 @@ from tacita.server.store.ledger import Ledger
 from tacita.server.store.tables import RequestRow
 
 OPEN = RequestRow.state.in_((State.waiting, State.running))
+MOST_FAILED = 100  # requests of a client that are known after they failed, whose texts were given back
 
 
 async def take(
@@ -96,6 +97,15 @@ def everywhere(ledger: Ledger) -> list[str]:
 
 def change(ledger: Ledger, id: str, **values: Any) -> None:
     ledger.run(update(RequestRow).where(RequestRow.id == id).values(**values))
+
+
+def fail(ledger: Ledger, row: RequestRow, **values: Any) -> None:
+    """Sets columns of a request that failed. Its client's oldest failures beyond `MOST_FAILED` are forgotten:
+    they cost it nothing, and a row each."""
+    change(ledger, row.id, state=State.failed, **values)
+    of_client = RequestRow.client == row.client, RequestRow.state == State.failed
+    newest = select(RequestRow.id).where(*of_client).order_by(RequestRow.ended.desc(), RequestRow.id)
+    ledger.run(delete(RequestRow).where(RequestRow.id.in_(newest.offset(MOST_FAILED))))
 
 
 def drop(ledger: Ledger, id: str) -> None:

@@ -7,9 +7,9 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 const part = (name) => import(pathToFileURL(resolve(join(process.env.TACITA_PARTS, `${name}.js`))).href);
-const files = ["files/chunks", "files/upload"];
+const files = ["files/chunks", "files/upload", "files/request"];
 const names = ["ring", "session", "words", "ways", ...files, "service", "language", "turns"];
-const [{ makeRing, Reader, Writer }, { open, protocolsOf, socketUrl }, words, ways, chunks, { send }, service, language, { Turns }] =
+const [{ makeRing, Reader, Writer }, { open, protocolsOf, socketUrl }, words, ways, chunks, { send }, { begin }, service, language, { Turns }] =
   await Promise.all(names.map(part));
 const { Chunker, makeCount, counted: taken } = chunks;
 
@@ -251,6 +251,22 @@ test("an upload is given up where the server refuses, stays away, or stands else
   await assert.rejects(sent([[403, { detail: "at most 1" }]]), /at most 1/);
   await assert.rejects(sent([gone, gone, gone, gone, gone]), /cannot be reached/);
   await assert.rejects(sent([[409, {}], stands(0)]), /lost a part/);
+});
+
+test("a text that is begun again, since the answer was lost, is the same", async ({ mock }) => {
+  mock.method(globalThis, "setTimeout", (run) => queueMicrotask(run));
+  const [id, keys] = ["ab".repeat(16), []];
+  const answers = [new TypeError("connection"), Response.json({ id }), Response.json({ id })];
+  globalThis.fetch = async (_, { headers }) => {
+    keys.push(headers["Idempotency-Key"]);
+    const answer = answers.shift();
+    return answer instanceof Error ? Promise.reject(answer) : answer;
+  };
+  const { signal } = new AbortController();
+  const asking = { model: "m", scheme: "thor", token: "", key: "k", text: "", signal };
+  assert.deepEqual([await begin(asking), await begin(asking)], [id, id]);
+  assert.match(keys[0], /^[!-~]{1,64}$/);
+  assert.deepEqual([keys[1] === keys[0], keys[2] === keys[0]], [true, false]);
 });
 
 test("a price is told by way, and another once the keys are there", () => {

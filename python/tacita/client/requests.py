@@ -180,11 +180,12 @@ class Ciphertexts:
                 await _remove_on_server(self._owner.channel, f"/texts/{text.id}", {"key": text.key})
 
     async def _begin(self, meter: Meter, report: Report) -> tuple[str, str]:
-        """Begins a text at the server. Returns its handle, and the key that it is written with. Raises
-        RefusedError where the server keeps no more of this client's."""
+        """Begins a text at the server, one however often the call is repeated. Returns its handle, and the
+        key that it is written with. Raises RefusedError where the server keeps no more of this client's."""
         key = await self._ready(meter, report)
         params = {"model": self._owner.model, "scheme": self._owner.offer.scheme, "key": key}
-        reply = await self._owner.channel.metered(meter).ask("POST", "/texts", params=params)
+        again = {KEY: secrets.token_hex(16)}
+        reply = await self._owner.channel.metered(meter).ask("POST", "/texts", params=params, headers=again)
         return reply.read(Kept).id, key
 
     def _require_writing(self, options: TextOptions) -> Embedder:
@@ -205,7 +206,8 @@ class Ciphertexts:
     async def answer(self, texts: Sequence[Text], meter: Meter, report: Report) -> list[Answer]:
         """Answers 1 to plan.batch texts by one request. Raises what its steps raise: InputError for texts
         that do not fit, PeerError, RefusedError, FileError, ResourceError."""
-        await in_thread(lambda _: self._require_fitting(texts))  # before keys are made for one that does not
+        # before keys are made for one that does not fit
+        await in_thread(lambda _: [embedded(self.plan, self.front, text, None) for text in texts])
         return await self._ask(meter, report, texts=texts)
 
     async def _ask(
@@ -237,10 +239,6 @@ class Ciphertexts:
 
     async def close(self) -> None:
         """Does nothing: a session of requests holds no connection."""
-
-    def _require_fitting(self, texts: Sequence[Text]) -> None:
-        for text in texts:
-            embedded(self.plan, self.front, text, None)
 
     async def _ready(self, meter: Meter, report: Report) -> str:
         """Returns the key's id. One call at a time makes and sends keys; the others wait for it."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,6 +24,8 @@ from tacita.client.http.channel import (
     server_failure,
 )
 from tacita.client.http.trust import address_of
+from tacita.client.keys import Owner
+from tacita.client.requests import Ciphertexts
 from tacita.errors import InputError, PeerError, RefusedError, TacitaError
 
 pytest.importorskip("tacita._native", reason="the native engine is not built: make setup")
@@ -109,6 +114,28 @@ def test_only_what_can_be_repeated_is() -> None:
     assert all(Call(method, "/").repeatable for method in ("GET", "PUT", "DELETE"))
     assert not Call("POST", "/").repeatable
     assert Call("POST", "/", headers={"Idempotency-Key": "1"}).repeatable
+
+
+def test_a_text_is_begun_by_a_call_that_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose first answer may be lost: the server keeps one text for it."""
+    calls: list[Call] = []
+
+    async def ask(method: str, path: str, **how: Any) -> Any:
+        calls.append(Call(method, path, **how))
+        return SimpleNamespace(read=lambda kind: SimpleNamespace(id="handle"))
+
+    async def ready(*_: Any) -> str:
+        return "key"
+
+    monkeypatch.setattr(Ciphertexts, "_ready", ready)
+    channel = SimpleNamespace(metered=lambda meter: SimpleNamespace(ask=ask))
+    client = SimpleNamespace(plan=None, public=SimpleNamespace(front=None))
+    offer = SimpleNamespace(scheme="thor")
+    owner = SimpleNamespace(model="m", offer=offer, channel=channel, client=client)
+    session = Ciphertexts(cast(Owner, owner), signer="")
+    for _ in range(2):
+        assert asyncio.run(session._begin(Meter(), lambda now: None)) == ("handle", "key")
+    assert [each.repeatable for each in calls] == [True, True] and calls[0].headers != calls[1].headers
 
 
 def test_a_stream_that_breaks_is_opened_again(fake: Fake, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_restored_folder_holds_what_rows_name_and_is_private(data: Path, tls: 
     wanted = {f"keys/{who.id}/{KEY}/evaluation.keys", f"requests/{WAITS}/request.ct"}
     wanted |= {f"requests/{DONE}/response.ct", "offers/m/thor/public/public.json"}
     assert files.keys() == wanted | {"ledger.sqlite", "signing.key"} and row.id == KEY
-    assert set(requests.everywhere(ledger)) == {WAITS, DONE, FAILED}
+    assert set(requests.ids(ledger)) == {WAITS, DONE, FAILED}
     assert files["signing.key"] == (data / "signing.key").read_bytes()
     assert below(tmp_path / "tls2") == below(tls)
     tops = [tmp_path / name for name in ("copy", "again", "tls2")]

@@ -40,8 +40,8 @@ def there(tmp_path: Path, monkeypatch: Patch) -> Iterator[World]:
         yield made
 
 
-def begin(there: World, key: str = KEY, token: str | None = None) -> Any:
-    return there.call("POST", "/v1/texts", params={**ASKED, "key": key}, token=token)
+def begin(there: World, key: str = KEY, token: str | None = None, **headers: str) -> Any:
+    return there.call("POST", "/v1/texts", params={**ASKED, "key": key}, token=token, headers=headers)
 
 
 def end(there: World, id: str, key: str = KEY, token: str | None = None) -> Any:
@@ -189,6 +189,21 @@ def test_a_repeated_call_is_one_row(there: World) -> None:
     assert (again["id"], again["state"]) == (first, State.done) and there.pool.jobs == {}
     end(there, id)
     assert there.post(**how).json()["id"] == first  # the response that is there
+
+
+def test_a_text_that_is_begun_again_is_one(there: World) -> None:
+    """A client that does not hear the answer repeats its call, and pays for one text of its quota."""
+    once, small = {"Idempotency-Key": "once"}, there.client("small", Quota(caches=1))
+    assert there.put_keys(token=small).status_code == 201 == there.put_keys(id=OTHER).status_code
+    first, again = (begin(there, token=small, **once).json() for _ in range(2))
+    assert first == again and len(folders(there)) == 1
+    problem(begin(there, token=small, **{"Idempotency-Key": "twice"}), 403, "quota")
+    id = begin(there, **once).json()["id"]  # another client's
+    assert {*folders(there)} == {id, first["id"]} and begin(there).json()["id"] not in (id, first["id"])
+    problem(begin(there, OTHER, **once), 422, "other-request")
+    problem(begin(there, **{"Idempotency-Key": "x" * 65}), 400, "bad-call")
+    assert end(there, first["id"], token=small).status_code == 204
+    assert begin(there, token=small, **once).json()["id"] != first["id"]
 
 
 def test_a_restart_ends_all_texts(there: World, monkeypatch: Patch, tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ export interface Asking {
   readonly signal: AbortSignal;
 }
 
-/** Begins a text whose rows the server keeps; its handle. */
+/** Begins a text whose rows the server keeps; its handle. What is asked twice is one text. */
 export async function begin(asking: Asking): Promise<string> {
   const { model, scheme, key, token, signal } = asking;
   const query = new URLSearchParams({ model, scheme, key }).toString();
-  const sent = { method: "POST", signal };
+  const headers = { "Idempotency-Key": crypto.randomUUID() };
+  const sent = { method: "POST", headers, signal };
   const response = await again(asking, () => request(`/v1/texts?${query}`, token, sent));
   const { id } = (await response.json()) as { id: unknown };
   if (typeof id !== "string" || !HANDLE.test(id)) throw new Error("the server begins no text");

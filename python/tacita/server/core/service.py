@@ -67,7 +67,7 @@ class Service:
     async def start(self) -> None:
         """Starts workers and sessions and queues what was left. Raises what made a worker fail."""
         uploads = {(row.client, row.id) for row in keys.every(self.ledger)}
-        if swept := self.layout.sweep(uploads, set(requests.everywhere(self.ledger))):
+        if swept := self.layout.sweep(uploads, set(requests.ids(self.ledger))):
             logs.warn("swept", folders=swept)
         ledger.hold(self.settings.data)
         self._watch()

@@ -19,14 +19,15 @@ from tacita.server.store.tables import Quota
 
 @dataclass(eq=False)
 class KeptText:
-    """A text. id: its handle. bytes: of its rows at most. used: when it was named last. steps: its requests
-    that may be unfinished."""
+    """A text. id: its handle. bytes: of its rows at most. used: when it was named last. again: idempotency
+    key of the call that began it. steps: its requests that may be unfinished."""
 
     id: str
     client: str
     key: str
     bytes: int
     used: float
+    again: str | None = None
     steps: list[str] = field(default_factory=list)
 
 
@@ -59,12 +60,12 @@ class Texts:
             return f"texts of this client take {taken} bytes, this one {wanted}, at most {quota.cache_bytes}"
         return ""
 
-    def begin(self, client: str, key: str, count: int) -> KeptText:
+    def begin(self, client: str, key: str, count: int, again: str | None) -> KeptText:
         """Begins a text of so many bytes at most. Raises ResourceError where the disk has no room for it and
         for all others whole."""
         layout, ledger = self._jobs.layout, self._jobs.ledger
         layout.require_room(count + sum(text.bytes for text in self.all))
-        text = KeptText(secrets.token_hex(16), client, key, count, ledger.clock())
+        text = KeptText(secrets.token_hex(16), client, key, count, ledger.clock(), again)
         layout.text(client, key, text.id).mkdir(mode=0o700, parents=True)
         self._texts[text.id] = text
         return text

@@ -27,7 +27,8 @@ SENT = dict.fromkeys((*FILES, ANSWER), BYTES) | dict.fromkeys(("/healthz", "/rea
 SENT["/v1/requests/{id}/events"] = EVENTS
 PARTS = {"206": {"description": "the range that was asked for", "content": {BYTES: {}}}}
 KNOWN = {"304": {"description": "the caller has it, by its ETag"}}
-# Headers of a call with bytes: name, pattern, whether it must be there.
+AGAIN = ("Idempotency-Key", "^[!-~]{1,64}$", False)
+# Headers of a call: name, pattern, whether it must be there. Whoever sends bytes sends their hash.
 HEADERS: dict[tuple[str, str], tuple[tuple[str, str, bool], ...]] = {
     ("/v1/keys/{id}", "put"): (
         ("Content-Range", RANGE, True),
@@ -35,7 +36,8 @@ HEADERS: dict[tuple[str, str], tuple[tuple[str, str, bool], ...]] = {
         (WHOLE_SHA256, DIGEST, False),  # with the last piece at least
         (PLAN, DIGEST, True),
     ),
-    ("/v1/requests", "post"): ((SHA256, DIGEST, True), ("Idempotency-Key", "^[!-~]{1,64}$", False)),
+    ("/v1/requests", "post"): ((SHA256, DIGEST, True), AGAIN),
+    ("/v1/texts", "post"): (AGAIN,),
 }
 
 
@@ -65,8 +67,7 @@ def _complete(document: Document) -> None:
             operation["security"] = [{BEARER: []}, {}]
         if method == "get" and path in SENT:
             operation["responses"] |= _sent(path)
-        if (path, method) in HEADERS:
-            _takes_bytes(operation, HEADERS[path, method])
+        _takes(operation, HEADERS.get((path, method), ()))
 
 
 def _operations(document: Document) -> Iterator[tuple[str, str, Document]]:
@@ -82,11 +83,12 @@ def _sent(path: str) -> Document:
     return whole | (PARTS if kind == BYTES else {}) | (KNOWN if path in FILES else {})
 
 
-def _takes_bytes(operation: Document, headers: tuple[tuple[str, str, bool], ...]) -> None:
-    body = {"schema": {"type": "string", "format": "binary"}}
-    operation["requestBody"] = {"required": True, "content": {BYTES: body}}
+def _takes(operation: Document, headers: tuple[tuple[str, str, bool], ...]) -> None:
     for name, pattern, required in headers:
         schema = {"type": "string", "pattern": pattern}
+        if name == SHA256:
+            body = {"schema": {"type": "string", "format": "binary"}}
+            operation["requestBody"] = {"required": True, "content": {BYTES: body}}
         operation["parameters"].append({"name": name, "in": "header", "required": required, "schema": schema})
 
 

@@ -64,9 +64,8 @@ async def post(
     _require_keys(service, who, key, offer.plan.hash)
     _text(service, offer, who, key, text)
     id, now = secrets.token_hex(16), service.ledger.clock()
-    end = None if deadline is None else now + deadline
     named = (id, who.id, model, scheme, offer.plan.hash, key, sha256)
-    row = RequestRow(*named, State.waiting, now, again, end)
+    row = RequestRow(*named, State.waiting, now, again, None if deadline is None else now + deadline)
     reserve_quota(service, who, service.jobs.reserved(row) + Used(bytes=count))
     if tracing := service.jobs.tracing:
         tracing.begin(id, client=who.id, model=model, scheme=scheme, bytes=count)
@@ -112,16 +111,21 @@ async def answer(service: At, who: Caller, id: Id) -> FileResponse:
 
 
 @router.post("/texts", status_code=201, summary="Begins a text whose rows the server keeps")
-async def begin_text(service: At, who: Caller, model: ModelName, scheme: SchemeName, key: KeyId) -> Kept:
+async def begin_text(
+    service: At, who: Caller, request: Request, model: ModelName, scheme: SchemeName, key: KeyId
+) -> Kept:
     service.require_open()
-    offer = offered(service, model, scheme)
+    offer, again = offered(service, model, scheme), _again(request)
     if not offer.keeps:
         raise Fault(400, "bad-call", "this plan keeps no rows", "POST /v1/requests, of whole texts")
     _require_keys(service, who, key, offer.plan.hash)
     count, seconds = offer.offer.kept_bytes, service.settings.silent
-    if why := service.texts.excess(who.id, who.quota, count):
+    text = next((each for each in service.texts.of_client(who.id) if again and each.again == again), None)
+    _require_same(text is None or text.key == key)
+    if text is None and (why := service.texts.excess(who.id, who.quota, count)):
         raise Fault(403, "quota", why, f"end one, or wait: they go after {seconds:.0f} s without a request")
-    return Kept(id=service.texts.begin(who.id, key, count).id, bytes=count, seconds=seconds)
+    text = text or service.texts.begin(who.id, key, count, again)
+    return Kept(id=text.id, bytes=count, seconds=seconds)
 
 
 @router.delete("/texts/{id}", status_code=204, summary="Ends a text: its rows and its unfinished requests go")
@@ -164,11 +168,16 @@ def _again(request: Request) -> str | None:
 
 
 def _before(service: Service, client: str, again: str | None, sha256: str) -> RequestRow | None:
-    """Returns the request that had this idempotency key. Raises Fault (422) for another request."""
+    """Returns the request that had this idempotency key. Raises as `_require_same`."""
     row = requests.asked_before(service.ledger, client, again) if again else None
-    if row is not None and row.sha256 != sha256:
-        raise Fault(422, "other-request", "another request had this Idempotency-Key", "a new one for each")
+    _require_same(row is None or row.sha256 == sha256)
     return row
+
+
+def _require_same(same: bool) -> None:
+    """Raises Fault (422) for a call with the idempotency key of another."""
+    if not same:
+        raise Fault(422, "other-request", "another request had this Idempotency-Key", "a new one for each")
 
 
 def _text(service: Service, offer: Offered, who: Who, key: str, id: str | None) -> KeptText | None:

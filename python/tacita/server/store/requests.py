@@ -83,16 +83,12 @@ def waiting(ledger: Ledger, model: str, scheme: str) -> int:
 
 def old(ledger: Ledger, before: float) -> list[str]:
     """Returns the ids of requests that ended before this time."""
-    return _ids(ledger, RequestRow.ended < before)
+    return ids(ledger, RequestRow.ended < before)
 
 
 def answered(ledger: Ledger) -> list[str]:
     """Returns the ids of requests whose answer waits."""
-    return _ids(ledger, RequestRow.state == State.done)
-
-
-def everywhere(ledger: Ledger) -> list[str]:
-    return _ids(ledger)
+    return ids(ledger, RequestRow.state == State.done)
 
 
 def change(ledger: Ledger, id: str, **values: Any) -> None:
@@ -112,5 +108,6 @@ def drop(ledger: Ledger, id: str) -> None:
     ledger.run(delete(RequestRow).where(RequestRow.id == id))
 
 
-def _ids(ledger: Ledger, *conditions: ColumnElement[bool]) -> list[str]:
+def ids(ledger: Ledger, *conditions: ColumnElement[bool]) -> list[str]:
+    """Returns the ids of all requests that meet these conditions."""
     return ledger.all(select(RequestRow.id).where(*conditions))

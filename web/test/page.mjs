@@ -37,7 +37,8 @@ if (rows > 0) {
 }
 if (process.env.FULL) {
   await page.route(/\/v1\/texts\?/, async (route) => {
-    if (route.request().method() === "POST") await route.fetch();
+    const headers = { ...route.request().headers(), "idempotency-key": "another" };
+    if (route.request().method() === "POST") await route.fetch({ headers });
     await route.continue();
   });
 }

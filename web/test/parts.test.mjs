@@ -333,6 +333,8 @@ test("every sentence is there in all languages, with the same places to fill in"
   }
 });
 
+test("no field cuts a text in silence", () => assert.doesNotMatch(written["index.html"], /maxlength/));
+
 test("the document says nothing that the table lacks, and the table nothing that is not said", () => {
   const html = written["index.html"].replace(/\s+/g, " ");
   const inside = [...html.matchAll(/data-t(?: [^>]*)?>([^<]*)</g)].map(([, words]) => words.trim());

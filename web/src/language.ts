@@ -22,10 +22,6 @@ export const WORDS = {
       "(?allow-insecure in der Adresse).",
     "仅供测试：本页面接受不保密的参数（地址中含 ?allow-insecure）。",
   ],
-  "This page computes in your browser and needs JavaScript.": [
-    "Diese Seite rechnet in Ihrem Browser und braucht JavaScript.",
-    "本页面在您的浏览器中计算，需要 JavaScript。",
-  ],
   // the form
   "Access token": ["Zugangstoken", "访问令牌"],
   "Model": ["Modell", "模型"],

@@ -8,9 +8,7 @@ export interface Score {
 }
 
 /** A place in a text, from character start to before end, with its label. */
-export interface Span {
-  readonly label: string;
-  readonly score: number;
+export interface Span extends Score {
   readonly start: number;
   readonly end: number;
 }
@@ -36,15 +34,19 @@ export interface Ready {
   readonly layers: number;
 }
 
-/** A token of a text that is written: what it adds, and whether none follows. rounds: as of an answer.
- * warning: of the keys, if there is one. near: what might as well have come in the token's place. */
-export interface Written {
-  readonly kind: "written";
-  readonly text: string;
-  readonly last: boolean;
+/** Bytes both ways, and times that this side waited, of a session of two parties. */
+export interface Cost {
   readonly sent: number;
   readonly received: number;
   readonly rounds: number | null;
+}
+
+/** A token of a text that is written: what it adds, and whether none follows. warning: of the keys, if there
+ * is one. near: what might as well have come in the token's place. */
+export interface Written extends Cost {
+  readonly kind: "written";
+  readonly text: string;
+  readonly last: boolean;
   readonly warning?: string | null;
   readonly near?: readonly string[];
 }
@@ -55,13 +57,9 @@ export interface Wish {
   readonly thousandths: number;
 }
 
-/** rounds: times that this side waited, of a session of two parties. */
-export interface Answered {
+export interface Answered extends Cost {
   readonly kind: "answer";
   readonly answer: Answer;
-  readonly sent: number;
-  readonly received: number;
-  readonly rounds: number | null;
 }
 
 /** Of a request at the server. left: seconds, where the server says. */

@@ -2,13 +2,13 @@
 import { openFiles } from "./files/session.js";
 import * as form from "./form.js";
 import { known, t } from "./language.js";
-import type { Answer, Answered, Evaluated, Message, Written } from "./messages.js";
+import type { Answer, Answered, Cost, Evaluated, Message, Written } from "./messages.js";
 import { count, depart, pass, sees } from "./picture.js";
 import { beginWork, elapsed, foresee, resetClock, startClock, stopClock } from "./progress.js";
 import { quote, say, sayStep } from "./progress.js";
 import { element, showClasses, showCost, showExtract, showFilled } from "./result.js";
 import { showNearest, showTags, showVector, showWritten } from "./result.js";
-import type { Cost, Tie } from "./result.js";
+import type { Tie } from "./result.js";
 import { open } from "./session.js";
 import type { Session } from "./session.js";
 import { bytes, step } from "./words.js";
@@ -152,7 +152,7 @@ function receive(message: Message): void {
       sayStep(step(message.name));
       break;
     case "passed":
-      move(message.sent, message.received);
+      move({ ...moved, sent: message.sent, received: message.received });
       pass(message);
       break;
     case "uploaded":
@@ -193,7 +193,7 @@ function showStage({ stage, done, total, left }: Evaluated): void {
   sayStep(t("the server computes: {step}", { step: step(stage) }));
 }
 
-function move(sent: number, received: number, rounds = moved.rounds): void {
+function move({ sent, received, rounds }: Cost): void {
   moved = { sent, received, rounds };
   count(sent - start.sent, received - start.received);
   look();
@@ -229,7 +229,7 @@ function begin(): void {
 }
 
 function take(message: Answered): void {
-  move(message.sent, message.received, message.rounds);
+  move(message);
   warm = true;
   if (answers.length > 0) vectors.set(texts[answers.length] ?? "", message.answer);
   answers.push(message.answer);
@@ -264,7 +264,7 @@ function finish(drawing: () => string, words = (label: string) => t("Answer: {la
 }
 
 function append(message: Written): void {
-  move(message.sent, message.received, message.rounds);
+  move(message);
   tokens += 1;
   writing += message.text;
   if (message.near?.length) ties = [...ties, { token: tokens, near: message.near }];

@@ -1,6 +1,6 @@
 /** What an answer shows: label, scores, spans, a vector, what it took. */
 import { number, t } from "./language.js";
-import type { Answer, Span } from "./messages.js";
+import type { Answer, Cost, Span } from "./messages.js";
 import { bytes, percent, seconds } from "./words.js";
 
 const FEW = 12; // numbers that are shown where there is nothing else
@@ -9,13 +9,6 @@ export function element<E extends HTMLElement>(id: string, kind: new () => E): E
   const found = document.getElementById(id);
   if (!(found instanceof kind)) throw new Error(`the page has no ${id}`);
   return found;
-}
-
-/** Of one text: bytes both ways, times that this side waited. */
-export interface Cost {
-  readonly sent: number;
-  readonly received: number;
-  readonly rounds: number | null;
 }
 
 /** share: how much of the row its bar takes, from 0 to 1. */

@@ -1,29 +1,20 @@
 /** Orders to the thread that computes, one after another. What ends a text is heard between two of its
  * tokens, every other order waits until the text is over. */
+import type { Engine } from "./engine.js";
 import type { Order, Message, Wish } from "./messages.js";
-
-/** The engine of a session, as far as orders need it (`Engine`). */
-export interface Computes {
-  greet(): boolean;
-  classify(text: string, context: string): boolean;
-  write(prompt: string, wish: Wish): boolean;
-  next(): boolean;
-  enough(): void;
-  end(): void;
-}
 
 type Open = Extract<Order, { kind: "open" }>;
 type Tell = (message: Message) => void;
 
 export class Turns {
-  private engine: Computes | undefined;
+  private engine: Engine | undefined;
   private turn = 0; // of the text that is computed
   private over = 0; // the last turn of which no further token is wanted
   private orders = Promise.resolve();
 
   /** load: makes the engine; what it tells is told on, with the turn. close: called behind the last order. */
   constructor(
-    private readonly load: (order: Open, tell: Tell) => Promise<Computes>,
+    private readonly load: (order: Open, tell: Tell) => Promise<Engine>,
     private readonly tell: (turn: number, message: Message) => void,
     private readonly close: () => void,
   ) {}
@@ -59,7 +50,7 @@ export class Turns {
   }
 
   /** Token by token. */
-  private async write(engine: Computes, prompt: string, wish: Wish): Promise<void> {
+  private async write(engine: Engine, prompt: string, wish: Wish): Promise<void> {
     let more = engine.write(prompt, wish);
     while (more) {
       await new Promise((resume) => setTimeout(resume));

@@ -1,14 +1,10 @@
 /** What the client of ciphertexts tells (`crates/wasm/src/host/files.rs`), and what its thread and the page
  * say to each other. */
-import type { Answer, Failed, Wish } from "../messages.js";
+import type { Answer, Failed, Wish, Written } from "../messages.js";
 
-/** A token of a text that is written: see `Written`. None is told of a row before the last one. */
-export interface Token {
+/** A token of a text that is written. None is told of a row before the last one. */
+export interface Token extends Required<Pick<Written, "text" | "last" | "near" | "warning">> {
   readonly kind: "token";
-  readonly text: string;
-  readonly last: boolean;
-  readonly near: readonly string[];
-  readonly warning: string | null;
 }
 
 /** From the engine. keys: bytes of the evaluation keys. security: bits. */

@@ -4,7 +4,7 @@ import { t } from "../language.js";
 import { parts } from "../service.js";
 import type { Offer } from "../service.js";
 import type { Session } from "../session.js";
-import type { Answer, Message, Wish } from "../messages.js";
+import type { Answer, Cost, Message, Wish } from "../messages.js";
 import { SHOWN } from "../messages.js";
 import { counted, makeCount } from "./chunks.js";
 import { begin, ended, fetchResponse, forget, post } from "./request.js";
@@ -86,8 +86,7 @@ class FilesClient {
     await this.thread.order({ kind: "check", text, context });
     await this.exchange({ kind: "encrypt", text, context }, "decrypt");
     const answer = this.answer as Answer;
-    const { sent, received } = this;
-    this.tell({ kind: "answer", answer, sent, received, rounds: null });
+    this.tell({ kind: "answer", answer, ...this.cost() });
   }
 
   /** Token by token, each by a request of the text so far, or of a row where the server keeps the others. */
@@ -96,11 +95,10 @@ class FilesClient {
     await this.thread.order({ kind: "write", prompt, wish });
     try {
       for (let more = true; more; ) {
-        const { text, last, near, warning } = await this.nextToken();
-        more = !last && !this.stopped;
+        const token = await this.nextToken();
+        more = !token.last && !this.stopped;
         if (!more) await this.endText();
-        const { sent, received } = this;
-        this.tell({ kind: "written", text, last, sent, received, rounds: null, near, warning });
+        this.tell({ ...token, kind: "written", ...this.cost() });
         more &&= !this.stopped;
       }
     } finally {
@@ -187,7 +185,7 @@ class FilesClient {
         break;
       case "chunk":
         this.uploads = this.uploads.then(() => this.upload(told));
-        this.uploads.catch(() => undefined); // `makeKeys` hears of it
+        this.uploads.catch((error: unknown) => this.uploadFailed(error));
         break;
       case "request":
         this.request = told.bytes;
@@ -218,10 +216,7 @@ class FilesClient {
     const { signal } = this.aborter;
     const { scheme, plan } = offer;
     const upload = { model, scheme, plan, token, id: this.key, total: this.total, signal };
-    await send(upload, chunk).catch((error: unknown) => {
-      this.uploadFailed(error);
-      throw error;
-    });
+    await send(upload, chunk);
     const { length } = chunk.bytes;
     this.sent += length;
     this.pass(true, chunk.bytes);
@@ -271,6 +266,10 @@ class FilesClient {
     const { model, offer, token } = this.place;
     const { key, text, aborter } = this;
     return { model, scheme: offer.scheme, token, key, text, signal: aborter.signal };
+  }
+
+  private cost(): Cost {
+    return { sent: this.sent, received: this.received, rounds: null };
   }
 
   /** Shows the last bytes of what goes out or came in. */

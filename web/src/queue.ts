@@ -269,14 +269,14 @@ function append(message: Written): void {
   writing += message.text;
   if (message.near?.length) ties = [...ties, { token: tokens, near: message.near }];
   const [whole, number, price, took] = [(texts[0] ?? "") + writing, tokens, cost(), elapsed()];
-  const alike = ties;
-  const drawing = (): string => (showCost(price, took), showWritten(whole, number, alike));
+  const [alike, warning] = [ties, message.warning ?? ""];
+  const drawing = (): string => (showCost(price, took), showWritten(whole, number, alike, warning));
   drawing();
   element("result", HTMLElement).hidden = false;
   if (!message.last && !stopping) return;
   unlock();
   const written = t("Written: {count} tokens", { count: number });
-  finish(drawing, () => [written, message.warning ?? ""].join(" ").trim());
+  finish(drawing, () => `${written} ${warning}`.trim());
 }
 
 /** Shows the result once more, in the language that is spoken. */

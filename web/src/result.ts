@@ -170,10 +170,10 @@ export interface Tie {
   readonly near: readonly string[];
 }
 
-/** Shows a text that is written, as far as it is there. count: of its tokens. */
-export function showWritten(text: string, count: number, ties: readonly Tie[]): string {
+/** Shows a text that is written, as far as it is there. count: of its tokens. warning: of the last one. */
+export function showWritten(text: string, count: number, ties: readonly Tie[], warning = ""): string {
   const label = count === 1 ? t("1 token") : t("{count} tokens", { count });
-  headline(label);
+  headline(label, [], [warning]);
   Object.assign(element("written", HTMLElement), { hidden: false, textContent: text });
   const words = ties.map(({ token, near }) =>
     t("token {token} could as well be {others}", { token, others: near.map((word) => `“${word}”`).join(", ") }),

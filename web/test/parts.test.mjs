@@ -305,16 +305,20 @@ class Element {
   replaceChildren() {}
 }
 
-test("lines by their nearness come with all reasons to doubt them, each once", async () => {
+test("answers come with all reasons to doubt them, each once", async () => {
   const elements = {};
   const getElementById = (id) => (elements[id] ??= new Element());
   globalThis.document = { getElementById, createElement: () => new Element() };
   globalThis.HTMLElement = globalThis.HTMLTableSectionElement = Element;
   const answer = (logits, ...warnings) => ({ trusted: true, logits, warnings });
-  const { showNearest } = await part("result");
+  const { showNearest, showWritten } = await part("result");
   const found = [answer([0, 1]), answer([1, 0], "coarse", "spent")];
   assert.equal(showNearest(answer([1, 0], "coarse"), ["far", "near"], found), "near");
   assert.equal(elements.warnings.textContent, "coarse spent");
+  assert.equal(showWritten("It is", 2, [], "spent"), "2 tokens");
+  assert.equal(elements.warnings.textContent, "spent");
+  showWritten("It is", 2, []);
+  assert.equal(elements.warnings.textContent, "");
   for (const name of ["document", "HTMLElement", "HTMLTableSectionElement"]) delete globalThis[name];
 });
 

@@ -108,20 +108,22 @@ impl<M> Walk<'_, M> {
         Tensor::new(x.shape().to_vec(), x.ring(), values)
     }
 
-    /// 1/n for each of the n real tokens, at the client.
+    /// 1/n for each of the n real tokens, at the client, up or down so that all are 1 together.
     pub(super) fn average(&self, fraction: u32, bits: u32) -> Result<Tensor> {
         let form = fixed(bits, fraction)?;
-        let real = self.mask.iter().filter(|&&real| real).count().max(1);
-        let each = form.encode(1.0 / real as f64);
-        let values = match self.party.is_client() {
-            true => self
-                .mask
-                .iter()
-                .map(|&real| if real { each } else { 0 })
-                .collect(),
-            false => vec![0; self.all_rows],
+        if !self.party.is_client() {
+            return Tensor::new(vec![1, 1, self.all_rows], form.ring, vec![0; self.all_rows]);
+        }
+        let real = self.mask.iter().filter(|&&real| real).count().max(1) as f64;
+        let (mut rows, mut end) = (0.0, 0.0);
+        let weight = |&counts: &bool| {
+            let begin = end;
+            rows += f64::from(u8::from(counts));
+            end = (rows / real * f64::from(fraction).exp2()).round_ties_even();
+            form.ring.from_signed((end - begin) as i64)
         };
-        Tensor::new(vec![1, 1, self.all_rows], form.ring, values)
+        let weights = self.mask.iter().map(weight).collect();
+        Tensor::new(vec![1, 1, self.all_rows], form.ring, weights)
     }
 }
 

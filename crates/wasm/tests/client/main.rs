@@ -4,5 +4,6 @@ mod front;
 mod hostile;
 mod plans;
 mod session;
+mod steps;
 mod texts;
 mod vectors;

@@ -19,7 +19,10 @@ pub const MAX_BYTES: usize = 8 << 20;
 const FORMAT: &str = "tacita-two-party-program";
 const VERSION: u32 = 2;
 const WHAT: &str = "program";
+/// Tasks: what comes next, words for masks (a number for each word of the vocabulary), an answer in a context.
 pub(crate) const WRITES: &str = "next";
+pub(crate) const MASKS: &str = "words";
+pub(crate) const SPAN: &str = "span";
 const MOST_TOKENS: usize = 1 << 13;
 const MOST_WIDTH: usize = 1 << 16;
 
@@ -159,7 +162,18 @@ impl Program {
 
     /// Tokens that a text may have, those of a public beginning included.
     pub fn room(&self) -> usize {
-        self.tokens + self.begin.len()
+        self.tokens.saturating_add(self.begin.len())
+    }
+
+    /// Whether an answer of this shape has a number for each label, or each word.
+    fn tells(&self, answer: &[usize]) -> bool {
+        let (vocab, labels) = (self.front.vocab, self.reading.labels.len());
+        match (&*self.reading.task, answer) {
+            (WRITES, shape) => shape == [1, vocab],
+            (MASKS, &[_, outputs]) => outputs == vocab,
+            (_, &[_, outputs]) => [0, outputs].contains(&labels),
+            _ => false,
+        }
     }
 
     fn problem(&self) -> Option<&'static str> {
@@ -176,6 +190,11 @@ impl Program {
             ),
             (self.image.is_none(), "a model of images"),
             (!self.hides, "a hidden embedding"),
+            (
+                !self.writes() || !self.front.position_table || self.room() <= self.front.positions,
+                "positions",
+            ),
+            (labelled(&self.reading.task, &self.reading.labels), "labels"),
             (self.reading.decimals <= 9 && self.reading.parts == 1, "decimals"),
             (
                 self.reading.bound.is_finite() && self.reading.bound > 0.0,
@@ -183,6 +202,16 @@ impl Program {
             ),
         ];
         first_wrong(&right, &self.plan, self.tokens, self.hidden)
+    }
+}
+
+/// Whether labels are those of a task (`tacita.texts.task.labelled`).
+pub(crate) fn labelled(task: &str, labels: &[String]) -> bool {
+    match task {
+        "tokens" => !labels.is_empty(),
+        SPAN => labels.len() == 2,
+        MASKS | WRITES => labels.is_empty(),
+        _ => true,
     }
 }
 

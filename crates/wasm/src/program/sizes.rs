@@ -1,8 +1,8 @@
 //! Shapes and rings of all registers, inferred from the input before anything runs
 //! (`tacita.two_party.program.sizes`): programs come from a server that is not trusted.
 use super::rules::{Place, Value};
-use super::tiles::{joins, Cut, MOST_TILES};
-use super::{Do, Program};
+use super::tiles::{joins, Tile, MOST_STEPS_OF_TILES, MOST_TILES};
+use super::{Cut, Do, Program};
 use crate::error::Result;
 use crate::tensor::{misfit, MOST};
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 const MOST_HELD: usize = 1 << 27;
 
 /// A walk. held, most, stored: values of registers now, at most since the last step that is none of a tile,
-/// and of stores. tiles: that it came to.
+/// and of stores. tiles: that it came to. runs: of their steps.
 struct Walk<'a> {
     program: &'a Program,
     place: Place,
@@ -20,6 +20,7 @@ struct Walk<'a> {
     most: usize,
     stored: usize,
     tiles: usize,
+    runs: usize,
 }
 
 /// What every register holds in a run of so many rows behind `past`, the input's first; of a tile's those of
@@ -27,7 +28,7 @@ struct Walk<'a> {
 ///
 /// # Errors
 /// [`crate::ClientError::Damaged`] for a step that does not fit what it reads, for registers that hold too
-/// much at a time.
+/// much at a time, and for steps of tiles that run too often.
 pub fn sizes(program: &Program, rows: usize, past: usize) -> Result<Vec<Value>> {
     let Some(all_rows) = rows.checked_add(past) else {
         return misfit("rows");
@@ -50,13 +51,14 @@ pub fn sizes(program: &Program, rows: usize, past: usize) -> Result<Vec<Value>> 
         most: 0,
         stored: 0,
         tiles: 0,
+        runs: 0,
     };
     let mut number = 0;
     while number < program.steps.len() {
         walk.most = 0;
         if let Some(&end) = ends.get(&number) {
             let before = walk.held;
-            for shape in walk.divide(number)? {
+            for shape in walk.divide(number, end)? {
                 (walk.held, walk.place.tile) = (before, Some(shape));
                 for (number, freed) in (number..end).zip(&frees[number..]) {
                     walk.pass(number, freed)?;
@@ -69,7 +71,7 @@ pub fn sizes(program: &Program, rows: usize, past: usize) -> Result<Vec<Value>> 
     }
     let registers = walk.registers;
     match registers.get(program.result) {
-        Some(Value { shape, ring }) if shape.len() == 2 && *ring == program.answered.ring => Ok(registers),
+        Some(answer) if answer.ring == program.answered.ring && program.tells(&answer.shape) => Ok(registers),
         _ => misfit("no answer in its register"),
     }
 }
@@ -151,21 +153,39 @@ impl Walk<'_> {
         read.map_or_else(|| misfit(format!("step {number} reads what is not written")), Ok)
     }
 
-    /// The sizes of the tiles of a step.
-    fn divide(&mut self, number: usize) -> Result<BTreeSet<[usize; 3]>> {
+    /// The sizes of the tiles of a step, whose join is the step `end`.
+    fn divide(&mut self, number: usize, end: usize) -> Result<BTreeSet<[usize; 3]>> {
         let (what, read) = (&self.program.steps[number].what, self.read(number)?);
         let shapes: Vec<&[usize]> = read.iter().map(|value| &value.shape[..]).collect();
-        if let (Some(cut), &[&[heads, queries, _], &[groups, keys, _], &[others, rows, _]]) =
+        let (Some(cut), &[&[heads, queries, _], &[groups, keys, _], &[others, rows, _]]) =
             (Cut::of(what), &shapes[..])
-        {
-            let together = heads / groups;
-            self.tiles = self.tiles.saturating_add(cut.count(heads, queries));
-            let fits = (groups, keys) == (others, rows) && queries <= keys && keys == self.place.all_rows;
-            if fits && heads % groups == 0 && cut.heads % together == 0 && self.tiles <= MOST_TILES {
-                self.place.whole = [heads, queries];
-                return Ok(cut.tiles(heads, queries, keys).map(|tile| tile.shape()).collect());
-            }
+        else {
+            return misfit(format!("tiles {what:?} on {read:?}"));
+        };
+        let fits = (groups, keys) == (others, rows) && queries <= keys && keys == self.place.all_rows;
+        if !(fits && heads % groups == 0 && cut.heads % (heads / groups) == 0) {
+            return misfit(format!("tiles {what:?} on {read:?}"));
         }
-        misfit(format!("tiles {what:?} on {read:?}"))
+        self.tiles = self.tiles.saturating_add(cut.count(heads, queries));
+        few(self.tiles, MOST_TILES, "of them")?;
+        self.place.whole = [heads, queries];
+        let all = cut.tiles(heads, queries, keys);
+        let each = |tile: Tile| {
+            self.runs = self.runs.saturating_add(end - number);
+            tile.shape()
+        };
+        let shapes = all.map(each).collect();
+        few(self.runs, MOST_STEPS_OF_TILES, "steps of them")?;
+        Ok(shapes)
     }
+}
+
+/// Refuses tiles, or their steps, of which there are too many.
+fn few(count: usize, most: usize, what: &str) -> Result<()> {
+    if count <= most {
+        return Ok(());
+    }
+    misfit(format!(
+        "a step tiles, over {most} {what}, that does not fit what it reads"
+    ))
 }

@@ -6,8 +6,9 @@ use crate::tensor::misfit;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Of a run.
+/// Of a run; and steps of tiles that run, each as often as there are tiles.
 pub(super) const MOST_TILES: usize = 1 << 18;
+pub(super) const MOST_STEPS_OF_TILES: usize = 16 * MOST_TILES;
 
 /// Some heads and rows of queries, and the keys that are in reach of them.
 #[derive(Clone, Debug, PartialEq)]

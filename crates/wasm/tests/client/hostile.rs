@@ -39,6 +39,7 @@ fn single(what: &str) -> String {
 
 fn one(program: &mut serde_json::Value, what: &serde_json::Value) -> String {
     program["steps"] = serde_json::json!([{"do": what, "in": [0], "out": [1]}]);
+    program["reading"]["labels"] = serde_json::json!([]);
     program["result"] = serde_json::json!(1);
     program["entered"]["ring"] = serde_json::json!(64);
     program["answered"] = program["entered"].clone();
@@ -164,6 +165,56 @@ fn tiles_that_do_not_fit_are_refused() {
     ];
     for (at, change) in changes.iter().enumerate() {
         assert!(Program::parse(tiled(change).as_bytes()).is_err(), "change {at}");
+    }
+}
+
+/// A text of 8,192 tokens may have as many tiles; in each of them every step is walked, or counted.
+#[test]
+fn steps_of_tiles_that_run_too_often_are_refused() {
+    use serde_json::json;
+    let parsed = |steps: usize| {
+        let mut program: serde_json::Value = serde_json::from_str(&single(r#"{"merge":{}}"#)).unwrap();
+        (program["tokens"], program["hidden"]) = (json!(8192), json!(1));
+        let tiles = json!({"tiles": {"heads": 1, "rows": 1, "back": null, "on": null}});
+        let mut all = vec![
+            json!({"do": {"heads": {"count": 1}}, "in": [0], "out": [1]}),
+            json!({"do": tiles, "in": [1, 1, 1], "out": [2, 3, 4]}),
+        ];
+        let last = 2 + steps; // the register that the steps of tiles write last, of which one is `tiles`
+        all.extend((4..=last).map(|at| {
+            let read = if at == 4 { 2 } else { at };
+            json!({"do": {"reduce": {"ring": 64}}, "in": [read], "out": [at + 1]})
+        }));
+        all.push(json!({"do": {"join": {}}, "in": [last + 1], "out": [last + 2]}));
+        all.push(json!({"do": {"merge": {}}, "in": [last + 2], "out": [last + 3]}));
+        (program["steps"], program["result"]) = (json!(all), json!(last + 3));
+        Program::parse(program.to_string().as_bytes()).map(drop)
+    };
+    assert!(parsed(512).is_ok());
+    let said = parsed(513).unwrap_err().to_string();
+    assert!(said.contains("tiles, over 4194304 steps of them"), "{said}");
+}
+
+#[test]
+fn answers_of_other_numbers_than_labels_are_refused() {
+    let vector = Vector::read("gelu-pooler");
+    let taken = |task: &str, labels: &[&str]| {
+        let mut program: serde_json::Value = serde_json::from_str(&vector.text()).unwrap();
+        let reading = &mut program["reading"];
+        (reading["task"], reading["labels"]) = (task.into(), labels.into());
+        Program::parse(program.to_string().as_bytes()).is_ok()
+    };
+    assert!(taken("text", &["a", "b"]) && taken("text", &[]) && taken("span", &["a", "b"]));
+    let cases: [(&str, &[&str]); 6] = [
+        ("text", &["a"]),
+        ("text", &["a", "b", "c"]),
+        ("span", &[]),
+        ("tokens", &[]),
+        ("words", &[]),
+        ("next", &[]),
+    ];
+    for (task, labels) in cases {
+        assert!(!taken(task, labels), "{task} {labels:?}");
     }
 }
 

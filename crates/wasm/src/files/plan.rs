@@ -2,9 +2,8 @@
 //! reads too. Of what a page has no form for, it is refused.
 use super::choice::{MOST_DECIMALS as CHOICE_DECIMALS, MOST_SHARE};
 use super::layout::{Layout, Request, Response};
-use crate::answer::MASKS;
 use crate::error::{damaged, Result};
-use crate::program::{first_wrong, FrontConfig, Reading, WRITES};
+use crate::program::{first_wrong, labelled, FrontConfig, Reading, MASKS, SPAN, WRITES};
 use serde::de::IgnoredAny;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -26,7 +25,7 @@ const AGREEMENT: (f64, f64) = (1024.0, 0.002); // times the noise, and of a logi
 /// Bits below which keys are made for tests alone.
 const MIN_SECURITY_BITS: u32 = 128;
 /// What a page reads the answer of; of all but the first two there is a row a token.
-const TASKS: [&str; 5] = [TEXT, WRITES, "tokens", "span", MASKS];
+const TASKS: [&str; 5] = [TEXT, WRITES, "tokens", SPAN, MASKS];
 const MOST_ENDS: usize = 16;
 const TEXT: &str = "text";
 /// Counted by stages whose products want keys of their own, which a page does not make.
@@ -265,6 +264,16 @@ impl File {
         (0.0..=MOST_GAP).contains(&self.gap) && bounds && self.decimals <= CHOICE_DECIMALS
     }
 
+    /// Noise of the last rescaling alone, halved (`tacita.plans.answers.least_noise`): a plan that states less
+    /// would have noise shown, which depends on the key. A little less, since scales are not all alike.
+    fn least_noise(&self, params: &CkksParameters) -> f64 {
+        let level = self.response.first().map_or(0, |tensor| tensor.level);
+        let native = params.native_level("plan", level).unwrap_or(0); // other levels are refused below
+        let slots = params.slots() as f64;
+        let rescale = (slots * (1.0 + 4.0 * slots / 3.0) / 12.0).sqrt() / params.scale(native);
+        0.49 * rescale * self.answer
+    }
+
     fn problem(&self, params: &CkksParameters) -> Option<&'static str> {
         let bounded = |bound: f64| bound.is_finite() && bound > 0.0;
         let Layout {
@@ -299,6 +308,8 @@ impl File {
                     .all(bounded),
                 "bound",
             ),
+            (self.noise >= self.least_noise(params), "noise"),
+            (labelled(&self.model.task, &self.model.labels), "labels"),
             (self.rotations.len() <= MOST_ROTATIONS, "rotations"),
             (
                 ends.len() <= MOST_ENDS && ends.iter().all(|&token| (token as usize) < outputs),

@@ -42,6 +42,7 @@ fn other_plans_are_refused() {
         ("/stages/0/counts", json!({"coefficient_product": 1})),
         ("/answer", json!(0.0)),
         ("/noise", json!(0.1)),
+        ("/noise", json!(1e-10)), // less than the last rescaling adds
         ("/decimals", json!(10)),
         ("/rotations", json!([[1, 99]])),
         ("/rotations", json!([[1, -1]])),

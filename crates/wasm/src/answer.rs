@@ -1,12 +1,10 @@
 //! What an answer says: rounded numbers, the label, scores, reasons for doubt (`tacita.plans.answers`).
 use crate::front::{Token, Tokenizer};
-use crate::program::{Format, Reading};
+use crate::program::{Format, Reading, MASKS, SPAN};
 use crate::spans::{candidates, extracted, softmax, tagged, Span};
 use serde::Serialize;
 use tacita_mpc::Ring;
 
-/// Task of a model that answers with a number for each word of the vocabulary.
-pub(crate) const MASKS: &str = "words";
 /// Below it a vector is divided by this.
 const LEAST_LENGTH: f64 = 1e-12;
 
@@ -21,7 +19,7 @@ pub struct Score {
 
 /// An answer. label: `None` where the model has no labels, or none holds. One that failed its checks is not
 /// trusted, and has neither label, scores, logits nor spans.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Answer {
     pub label: Option<String>,
@@ -36,28 +34,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Of which nothing is shown but the reason.
-    fn without(warning: String) -> Self {
-        Self {
-            label: None,
-            scores: vec![],
-            logits: None,
-            spans: vec![],
-            warnings: vec![warning],
-            trusted: false,
-        }
-    }
-
     /// Reads what the numbers of a model that answers for every token say of these.
     /// Of a model for masks the numbers of the whole vocabulary are not told.
-    pub(crate) fn find_spans(&mut self, reading: &Reading, tokens: &[Token], tokenizer: &Tokenizer) {
+    pub(crate) fn understand(&mut self, reading: &Reading, tokens: &[Token], tokenizer: &Tokenizer) {
         let Some(logits) = self.logits.as_ref().filter(|_| !tokens.is_empty()) else {
             return;
         };
         let rows: Vec<&[f64]> = logits.chunks((logits.len() / tokens.len()).max(1)).collect();
         self.spans = match reading.task.as_str() {
             "tokens" if rows.len() == tokens.len() => tagged(&reading.labels, &rows, tokens),
-            "span" if rows.len() == tokens.len() => extracted(&rows, tokens).into_iter().collect(),
+            SPAN if rows.len() == tokens.len() => extracted(&rows, tokens).into_iter().collect(),
             MASKS if rows.len() == tokens.len() => match tokenizer.mask() {
                 Some((mask, _)) => candidates(&rows, tokens, mask, |id| tokenizer.piece(id)),
                 None => vec![],
@@ -81,10 +67,14 @@ pub fn opened(values: &[u64], format: Format) -> Vec<f64> {
 pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
     if let Some(doubt) = doubt(reading, values, sound) {
         let warning = format!("outside the calibrated intervals: {doubt}; do not trust the answer");
-        return Answer::without(warning);
+        return Answer {
+            warnings: vec![warning],
+            ..Answer::default()
+        };
     }
+    let (length, step) = units(reading, values);
     let logits: Vec<f64> = match reading.normalise {
-        true => normalised(values, reading),
+        true => normalised(values, length, step),
         false => values.iter().map(|&v| shown(v, reading)).collect(),
     };
     let known = reading.task == "text" && reading.labels.len() == logits.len();
@@ -128,15 +118,22 @@ fn shown(value: f64, reading: &Reading) -> f64 {
     rounded(multiple, reading.decimals + 1)
 }
 
-/// A vector divided by its length, in multiples of a step that is divided by it too and rounded up to two
-/// digits (`tacita.plans.answers.rounded`): no digit is finer than the vector's were.
-fn normalised(values: &[f64], reading: &Reading) -> Vec<f64> {
+/// The length that a vector is divided by, where it is, and what numbers are rounded to multiples of: divided
+/// by it too and rounded up to two digits (`tacita.plans.answers.rounded`), no digit is finer than the vector's.
+fn units(reading: &Reading, values: &[f64]) -> (f64, f64) {
+    if !reading.normalise {
+        return (1.0, reading.step());
+    }
     let length = values.iter().map(|v| v * v).sum::<f64>().sqrt();
     let length = length.clamp(LEAST_LENGTH, 1.0 / LEAST_LENGTH);
-    let size = (10f64).powi(-(reading.decimals as i32)) / length;
+    let size = 10f64.powi(-(reading.decimals as i32)) / length;
     let power = size.log10().floor() as i32 - 1;
     let digits = (size / 10f64.powi(power) * (1.0 - 1e-12)).ceil();
-    let step = format!("{digits}e{power}").parse().unwrap_or(size);
+    (length, format!("{digits}e{power}").parse().unwrap_or(size))
+}
+
+/// A vector divided by its length, in multiples of a step.
+fn normalised(values: &[f64], length: f64, step: f64) -> Vec<f64> {
     let places = usize::try_from(1 - f64::log10(step).floor() as i64).unwrap_or(0);
     let multiple = |v: &f64| rounded((v / length / step).round_ties_even() * step, places);
     values.iter().map(multiple).collect()
@@ -153,14 +150,9 @@ mod tests {
 
     fn reading(decimals: usize, parts: u8) -> Reading {
         Reading {
-            name: "a".into(),
-            task: "text".into(),
-            problem: "single_label".into(),
             labels: vec!["L0".into(), "L1".into()],
-            decimals,
             parts,
-            bound: 10.0,
-            normalise: false,
+            ..Reading::of_numbers(decimals, 10.0)
         }
     }
 

@@ -40,6 +40,16 @@ impl ClientError {
 /// Result of a step.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
+/// That the text cannot be asked about.
+pub(crate) fn unasked<T>(said: impl Into<String>) -> Result<T> {
+    Err(ClientError::Text(said.into()))
+}
+
+/// That the other side does not keep to the protocol.
+pub(crate) fn strange<T>(said: impl Into<String>) -> Result<T> {
+    Err(ClientError::Peer(said.into()))
+}
+
 /// That this is not what this release reads.
 pub(crate) fn damaged<T>(what: &'static str, detail: impl Into<String>) -> Result<T> {
     Err(ClientError::Damaged {

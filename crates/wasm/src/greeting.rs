@@ -1,5 +1,5 @@
 //! How a session begins (`tacita.two_party.protocol.handshake`), and the permission for what follows.
-use crate::error::{ClientError, Result};
+use crate::error::{strange, ClientError, Result};
 use crate::part::{digest, PublicPart, MAX_BYTES};
 use std::time::Duration;
 use tacita_mpc::channel::Link;
@@ -31,8 +31,7 @@ pub(crate) fn greeted(party: &mut Party, watch: &mut dyn FnMut(Event)) -> Result
     let part = PublicPart::parse(received_part(party, watch)?)?;
     party.send(&part.plan_hash())?;
     if party.receive(1)? != AGREED {
-        let said = "the server runs another plan than it announced: reload the page";
-        return Err(ClientError::Peer(said.to_owned()));
+        return strange("the server runs another plan than it announced: reload the page");
     }
     Ok(part)
 }
@@ -45,9 +44,7 @@ pub(crate) fn adapt(party: &mut Party, clock: fn() -> f64) -> Result<()> {
         let began = clock();
         party.send(ECHO)?;
         if party.receive(1)? != ECHO {
-            return Err(ClientError::Peer(
-                "the server answers no echo: reload the page".to_owned(),
-            ));
+            return strange("the server answers no echo: reload the page");
         }
         let taken = (clock() - began).max(0.0);
         (least, spent) = (least.min(taken), spent + taken);
@@ -80,13 +77,11 @@ fn received_part(party: &mut Party, watch: &mut dyn FnMut(Event)) -> Result<Vec<
         permission(version, &said[12..20])?;
     }
     if said[..10] != *MAGIC || version != VERSION {
-        let said = "the other side is not a tacita server of this release";
-        return Err(ClientError::Peer(said.to_owned()));
+        return strange("the other side is not a tacita server of this release");
     }
     let length = u64::from_le_bytes(said[12..20].try_into().expect("eight bytes"));
     if !(1..=MAX_BYTES).contains(&length) {
-        let said = format!("the server announces a public part of {length} bytes");
-        return Err(ClientError::Peer(said));
+        return strange(format!("the server announces a public part of {length} bytes"));
     }
     party.send(SEND)?;
     let (length, mut data) = (length as usize, vec![]);
@@ -95,8 +90,7 @@ fn received_part(party: &mut Party, watch: &mut dyn FnMut(Event)) -> Result<Vec<
         watch(Event::Loaded(data.len(), length));
     }
     if digest(&data) != said[20..] {
-        let said = "the server's public part does not match its hash: try again";
-        return Err(ClientError::Peer(said.to_owned()));
+        return strange("the server's public part does not match its hash: try again");
     }
     Ok(data)
 }

@@ -7,7 +7,7 @@
 mod files;
 
 use crate::framed::Transport;
-use crate::session::{Event, Session};
+use crate::session::{Cost, Event, Session};
 use crate::writing::{Wish, Written};
 use crate::{Answer, ClientError};
 use serde::Serialize;
@@ -49,15 +49,13 @@ enum Told<'a> {
     Written {
         text: &'a str,
         last: bool,
-        sent: u64,
-        received: u64,
-        rounds: u64,
+        #[serde(flatten)]
+        cost: Cost,
     },
     Answer {
         answer: &'a Answer,
-        sent: u64,
-        received: u64,
-        rounds: u64,
+        #[serde(flatten)]
+        cost: Cost,
     },
     Open {
         tokens: usize,
@@ -168,15 +166,12 @@ pub extern "C" fn tacita_greet() -> i32 {
         Err(error) => failed(&error),
         Ok(session) => {
             let program = session.program();
-            let reading = &program.reading;
-            let (name, labels) = (reading.name.as_str(), &reading.labels[..]);
-            let (tokens, writes, layers) = (program.tokens, program.writes(), program.layers);
             tell(&Told::Ready {
-                name,
-                tokens,
-                labels,
-                writes,
-                layers,
+                name: &program.reading.name,
+                tokens: program.tokens,
+                labels: &program.reading.labels,
+                writes: program.writes(),
+                layers: program.layers,
             });
             SESSION.set(Some(session));
             1
@@ -190,23 +185,11 @@ pub extern "C" fn tacita_greet() -> i32 {
 pub extern "C" fn tacita_classify(first: usize) -> i32 {
     let texts = texts(first);
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    SESSION.with_borrow_mut(|session| {
-        let Some(session) = session else {
-            return failed(&ClientError::Peer("there is no session".to_owned()));
-        };
-        match session.classify(&texts, &mut watch) {
-            Err(error) => failed(&error),
-            Ok(answer) => {
-                let ((sent, received), rounds, answer) = (session.bytes(), session.rounds(), &answer);
-                tell(&Told::Answer {
-                    answer,
-                    sent,
-                    received,
-                    rounds,
-                });
-                1
-            }
-        }
+    with_session(|session| {
+        let answer = &session.classify(&texts, &mut watch)?;
+        let cost = session.cost();
+        tell(&Told::Answer { answer, cost });
+        Ok(())
     })
 }
 
@@ -227,32 +210,23 @@ pub extern "C" fn tacita_next() -> i32 {
 /// Ends the text, so that the server waits for no further token of it. 1 when that was said.
 #[no_mangle]
 pub extern "C" fn tacita_enough() -> i32 {
-    SESSION.with_borrow_mut(|session| match session.as_mut().map(Session::enough) {
-        Some(Ok(())) => 1,
-        Some(Err(error)) => failed(&error),
-        None => 0,
-    })
+    with_session(Session::enough)
 }
 
 fn token(write: impl FnOnce(&mut Session) -> crate::Result<Written>) -> i32 {
-    SESSION.with_borrow_mut(|session| {
-        let Some(session) = session else {
-            return failed(&ClientError::Peer("there is no session".to_owned()));
-        };
-        match write(session) {
-            Err(error) => failed(&error),
-            Ok(Written { text, last, .. }) => {
-                let ((sent, received), rounds, text) = (session.bytes(), session.rounds(), &text[..]);
-                tell(&Told::Written {
-                    text,
-                    last,
-                    sent,
-                    received,
-                    rounds,
-                });
-                1
-            }
-        }
+    with_session(|session| {
+        let Written { text, last, .. } = write(session)?;
+        let (text, cost) = (&*text, session.cost());
+        tell(&Told::Written { text, last, cost });
+        Ok(())
+    })
+}
+
+/// Runs something of the session; 1 where it succeeded.
+fn with_session(run: impl FnOnce(&mut Session) -> crate::Result<()>) -> i32 {
+    SESSION.with_borrow_mut(|session| match session.as_mut().map(run) {
+        None => failed(&ClientError::Peer("there is no session".to_owned())),
+        Some(result) => result.map_or_else(|error| failed(&error), |()| 1),
     })
 }
 

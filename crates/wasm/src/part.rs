@@ -1,6 +1,5 @@
 //! The public part: what a server publishes of its model (`tacita.two_party.protocol.public_part`).
 use crate::error::{damaged, Result};
-use crate::front::Tables;
 use crate::program::{FrontConfig, Program};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -11,14 +10,37 @@ const MAGIC: &[u8; 10] = b"TACITA-PP\x01";
 const HEAD: usize = 28;
 const WHAT: &str = "public part of the model";
 
-/// The part of a plan that publishes its embedding. Its tables stay as they were sent, so that a page does
-/// not hold them twice.
+/// The part of a plan that publishes its embedding.
 #[derive(Debug)]
 pub struct PublicPart {
-    data: Vec<u8>,
     program: Program,
     tokenizer: std::ops::Range<usize>,
-    tables: BTreeMap<String, Table>,
+    tables: Tables,
+}
+
+/// Published tables by name. They stay as they were sent, so that a page does not hold them twice.
+#[derive(Debug)]
+pub struct Tables {
+    pub(crate) data: Vec<u8>,
+    pub(crate) named: BTreeMap<String, Table>,
+}
+
+impl Tables {
+    /// A row; `None` where there is no such table or row.
+    pub fn row(&self, table: &str, row: usize) -> Option<Vec<f64>> {
+        let Table {
+            at,
+            rows,
+            columns,
+            size,
+        } = *self.named.get(table)?;
+        let from = at + row * columns * size;
+        let bytes = self
+            .data
+            .get(from..from + columns * size)
+            .filter(|_| row < rows)?;
+        Some(bytes.chunks_exact(size).map(float).collect())
+    }
 }
 
 /// Where a table lies in the part.
@@ -29,17 +51,6 @@ pub(crate) struct Table {
     pub columns: usize,
     /// Bytes an element: 2, 4 or 8.
     pub size: usize,
-}
-
-impl Table {
-    /// A row of the table, which lies in `data`.
-    pub fn row(&self, data: &[u8], row: usize) -> Option<Vec<f64>> {
-        let from = self.at + row * self.columns * self.size;
-        let bytes = data.get(from..from + self.columns * self.size);
-        bytes
-            .filter(|_| row < self.rows)
-            .map(|bytes| bytes.chunks_exact(self.size).map(float).collect())
-    }
 }
 
 /// Whether all numbers of a table, which lies in `data`, are.
@@ -80,15 +91,14 @@ impl PublicPart {
         }
         let tables = shapes.into_iter().zip(sizes);
         let tables = tables.map(|(shape, size)| reader.table(shape, usize::from(size)));
-        let tables = tables.collect::<Result<_>>()?;
+        let named = tables.collect::<Result<_>>()?;
         if reader.at != data.len() {
             return damaged(WHAT, "bytes at its end");
         }
         Ok(Self {
             program,
             tokenizer,
-            tables,
-            data,
+            tables: Tables { data, named },
         })
     }
 
@@ -109,16 +119,13 @@ impl PublicPart {
     /// # Errors
     /// When it is not text.
     pub fn tokenizer(&self) -> Result<&str> {
-        match std::str::from_utf8(&self.data[self.tokenizer.clone()]) {
-            Ok(text) => Ok(text),
-            Err(_) => damaged(WHAT, "a tokenizer that is not text"),
-        }
+        let text = std::str::from_utf8(&self.tables.data[self.tokenizer.clone()]);
+        text.or_else(|_| damaged(WHAT, "a tokenizer that is not text"))
     }
-}
 
-impl Tables for PublicPart {
-    fn row(&self, table: &str, row: usize) -> Option<Vec<f64>> {
-        self.tables.get(table)?.row(&self.data, row)
+    /// Its tables.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
     }
 }
 

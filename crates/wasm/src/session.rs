@@ -1,19 +1,29 @@
 //! A session: keys and correlations, texts that are asked about, and texts that are written.
-use crate::answer::{opened, told, Answer, MASKS};
-use crate::error::{damaged, ClientError, Result};
+use crate::answer::{opened, told, Answer};
+use crate::error::{damaged, strange, unasked, Result};
 use crate::framed::{Framed, Transport};
-use crate::front::{entered, Tokenizer};
+use crate::front::{embedded, share_of, Tokenizer};
 pub use crate::greeting::Event;
 use crate::greeting::{adapt, ask, greeted};
 use crate::part::PublicPart;
 use crate::program::Program;
 use crate::run::{run, Past, Standing, Unknown};
-use crate::writing::{Wish, Writing, Written};
+use crate::writing::{Wish, Writing, Written, KEY_BYTES};
+use serde::Serialize;
 use tacita_mpc::ot::CotKind;
 use tacita_mpc::{Party, Role};
 
 const END: &[u8] = &[0];
 const CLASSIFY: &[u8] = &[1];
+
+/// Bytes both ways, framing included, and times that this party waited for the other.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Cost {
+    pub sent: u64,
+    pub received: u64,
+    pub rounds: u64,
+}
 
 /// One connected client.
 pub struct Session {
@@ -28,7 +38,7 @@ impl Session {
     /// Greets the server, takes its public part, and tells it the link, as a few round trips are long.
     ///
     /// # Errors
-    /// [`ClientError`] of every kind but `Text`.
+    /// [`crate::ClientError`] of every kind but `Text`.
     pub fn greet(link: impl Transport + 'static, watch: &mut dyn FnMut(Event)) -> Result<Self> {
         let clock = link.clock();
         let mut party = Party::new(Role::Client, Box::new(Framed::new(link)));
@@ -47,15 +57,21 @@ impl Session {
     /// The server's model on a text, or a question and its context, that it does not see.
     ///
     /// # Errors
-    /// [`ClientError::Text`] before anything is sent; `Refused`; those of the protocols.
+    /// [`crate::ClientError::Text`] before anything is sent; `Refused`; those of the protocols.
     pub fn classify(&mut self, texts: &[&str], watch: &mut dyn FnMut(Event)) -> Result<Answer> {
         if self.program().writes() {
-            return Err(ClientError::Text("this model writes texts".to_owned()));
+            return unasked("this model writes texts");
         }
-        if self.program().reading.task == MASKS {
-            self.tokenizer.require_mask(texts)?;
-        }
-        let given = entered(texts, &self.tokenizer, &self.part, self.part.program())?;
+        let program = self.part.program();
+        self.tokenizer.require_fit(&program.reading.task, texts)?;
+        let given = embedded(
+            texts,
+            &self.tokenizer,
+            self.part.tables(),
+            &program.front,
+            program.tokens,
+        )?;
+        let input = share_of(&given.states, program)?;
         ask(&mut self.party, &[CLASSIFY])?;
         self.set_up(watch)?;
         let (party, program) = (&mut self.party, self.part.program());
@@ -65,7 +81,7 @@ impl Session {
             prepared: None,
         };
         let mut node = |name: &str| watch(Event::Node(name));
-        let share = run(party, program, &mut Unknown, given.share, standing, &mut node)?;
+        let share = run(party, program, &mut Unknown, input, standing, &mut node)?;
         let columns = share.shape().last().copied().unwrap_or(1).max(1);
         let theirs = party.receive(8 * share.values().len())?;
         let (words, _) = theirs.as_chunks();
@@ -78,19 +94,19 @@ impl Session {
         let numbers = opened(&sums, program.answered);
         let shown = &numbers[..numbers.len().min(rows * columns)];
         let mut answer = told(&program.reading, shown, true);
-        answer.find_spans(&program.reading, &given.tokens, &self.tokenizer);
+        answer.understand(&program.reading, &given.tokens, &self.tokenizer);
         Ok(answer)
     }
 
     /// Has a text written behind a prompt that the server does not see, and gives its first token.
     ///
     /// # Errors
-    /// [`ClientError::Text`] before anything is sent; `Refused`; those of the protocols.
+    /// [`crate::ClientError::Text`] before anything is sent; `Refused`; those of the protocols.
     pub fn write(&mut self, prompt: &str, wish: Wish, watch: &mut dyn FnMut(Event)) -> Result<Written> {
         let writing = Writing::new(prompt, wish, &self.part, &self.tokenizer)?;
         writing.request(&mut self.party, self.part.program())?;
         self.set_up(watch)?;
-        writing.key(&mut self.party)?;
+        self.party.receive(KEY_BYTES)?; // by which the server would know the text again
         self.writing = Some(writing);
         self.next(watch)
     }
@@ -101,7 +117,7 @@ impl Session {
     /// Where there is no such text; those of the protocols.
     pub fn next(&mut self, watch: &mut dyn FnMut(Event)) -> Result<Written> {
         let Some(mut writing) = self.writing.take() else {
-            return Err(ClientError::Peer("no text is being written".to_owned()));
+            return strange("no text is being written");
         };
         let written = writing.token(&mut self.party, &self.part, &self.tokenizer, watch)?;
         match written.last {
@@ -132,14 +148,13 @@ impl Session {
         Ok(self.party.finish()?)
     }
 
-    /// Bytes sent and received, framing included.
-    pub fn bytes(&self) -> (u64, u64) {
-        (self.party.sent(), self.party.received())
-    }
-
-    /// Times that this party waited for the other.
-    pub fn rounds(&self) -> u64 {
-        self.party.profile().rounds()
+    /// What it took so far.
+    pub fn cost(&self) -> Cost {
+        Cost {
+            sent: self.party.sent(),
+            received: self.party.received(),
+            rounds: self.party.profile().rounds(),
+        }
     }
 
     /// What the program says of the model.

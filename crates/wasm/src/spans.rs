@@ -19,31 +19,10 @@ pub struct Span {
     pub end: usize,
 }
 
-/// A span that grows: its tokens, and the sum of their scores.
-struct Group<'a> {
-    label: &'a str,
-    part: usize,
-    start: usize,
-    end: usize,
-    sum: f64,
-    count: usize,
-}
-
-impl Group<'_> {
-    fn span(&self) -> Option<Span> {
-        (self.label != NOTHING).then(|| Span {
-            label: self.label.to_owned(),
-            score: self.sum / self.count as f64,
-            start: self.start,
-            end: self.end,
-        })
-    }
-}
-
 /// Finds spans of neighbours of one label. rows: logits of each token, (tokens, labels). B-PER begins a
 /// span of PER; I-PER, and a label without a mark, go on with one.
 pub fn tagged(labels: &[String], rows: &[&[f64]], tokens: &[Token]) -> Vec<Span> {
-    let mut groups: Vec<Group> = vec![];
+    let mut groups: Vec<(Span, usize, f64)> = vec![]; // with sums of scores, their parts, counts of tokens
     for (row, token) in rows.iter().zip(tokens) {
         let Some(Origin { part, place, .. }) = &token.origin else {
             continue;
@@ -57,22 +36,30 @@ pub fn tagged(labels: &[String], rows: &[&[f64]], tokens: &[Token]) -> Vec<Span>
             _ => (false, named),
         };
         match groups.last_mut() {
-            Some(last) if !begins && (last.label, last.part) == (label, *part) => {
+            Some((last, of, count)) if !begins && (&*last.label, *of) == (label, *part) => {
                 last.end = place.end;
-                last.sum += scores[best];
-                last.count += 1;
+                last.score += scores[best];
+                *count += 1.0;
             }
-            _ => groups.push(Group {
-                label,
-                part: *part,
-                start: place.start,
-                end: place.end,
-                sum: scores[best],
-                count: 1,
-            }),
+            _ => {
+                let (label, score) = (label.to_owned(), scores[best]);
+                let (start, end) = (place.start, place.end);
+                let first = Span {
+                    label,
+                    score,
+                    start,
+                    end,
+                };
+                groups.push((first, *part, 1.0));
+            }
         }
     }
-    groups.iter().filter_map(Group::span).collect()
+    let spans = groups.into_iter().filter(|(span, ..)| span.label != NOTHING);
+    let mean = |(span, _, count): (Span, usize, f64)| Span {
+        score: span.score / count,
+        ..span
+    };
+    spans.map(mean).collect()
 }
 
 /// The span of the context whose start and end are likeliest together, widened to whole words. rows: how well

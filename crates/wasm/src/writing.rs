@@ -1,6 +1,6 @@
 //! A text that both parties write, token by token (`tacita.two_party.writing`): the client learns the tokens
 //! and not their logits, the server how many there are.
-use crate::error::{ClientError, Result};
+use crate::error::{strange, unasked, Result};
 use crate::front::{prompted, share_of, Tokenizer};
 use crate::greeting::{ask, Event};
 use crate::part::PublicPart;
@@ -14,7 +14,7 @@ use zeroize::Zeroize;
 const WRITE: &[u8] = &[3];
 const MORE: &[u8] = &[1];
 const ENOUGH: &[u8] = &[0];
-const KEY_BYTES: usize = 16;
+pub(crate) const KEY_BYTES: usize = 16;
 /// Rows that are prepared together.
 const AT_ONCE: usize = 32;
 /// A prompt is padded to a multiple of so many tokens, which the server learns.
@@ -52,11 +52,10 @@ impl Wish {
     /// Refuses one that means nothing.
     ///
     /// # Errors
-    /// [`ClientError::Text`].
+    /// [`crate::ClientError::Text`].
     pub fn check(self, writes: bool) -> Result<()> {
         if !writes || self.most == 0 || self.thousandths > MOST_THOUSANDTHS {
-            let said = "this model writes no such text: from 1 token on, at a temperature from 0 to 8";
-            return Err(ClientError::Text(said.to_owned()));
+            return unasked("this model writes no such text: from 1 token on, at a temperature from 0 to 8");
         }
         Ok(())
     }
@@ -83,7 +82,7 @@ impl Text {
     /// tokenizer adds its own. What is written last is not read.
     ///
     /// # Errors
-    /// [`ClientError::Text`] for a prompt that does not fit.
+    /// [`crate::ClientError::Text`] for a prompt that does not fit.
     pub fn new(
         prompt: &str,
         around: bool,
@@ -94,9 +93,9 @@ impl Text {
         let ids = tokenizer.encode(prompt, around)?;
         if ids.len() > (tokens + 1).saturating_sub(most) {
             let count = ids.len();
-            return Err(ClientError::Text(format!(
+            return unasked(format!(
                 "a prompt of {count} tokens and {most} behind it, this model takes {tokens}: shorten it"
-            )));
+            ));
         }
         Ok(Self {
             prompt: tokenizer.decode(&ids).chars().count(),
@@ -150,7 +149,7 @@ impl Writing {
     /// A text behind a prompt. Nothing is sent.
     ///
     /// # Errors
-    /// [`ClientError::Text`] for a prompt that does not fit, or a wish that means nothing.
+    /// [`crate::ClientError::Text`] for a prompt that does not fit, or a wish that means nothing.
     pub fn new(prompt: &str, wish: Wish, part: &PublicPart, tokenizer: &Tokenizer) -> Result<Self> {
         let program = part.program();
         wish.check(program.writes())?;
@@ -198,15 +197,6 @@ impl Writing {
         let mut request: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
         request.extend([0; KEY_BYTES]); // a new text
         ask(party, &[WRITE, &request])
-    }
-
-    /// Takes the key by which the server would know the text again, which a page does not use.
-    ///
-    /// # Errors
-    /// Those of the channel.
-    pub fn key(&self, party: &mut Party) -> Result<()> {
-        party.receive(KEY_BYTES)?;
-        Ok(())
     }
 
     /// The next token.
@@ -260,7 +250,7 @@ impl Writing {
             Some((last, before)) if !first => (std::slice::from_ref(last), begun + before.len()),
             _ => (&self.text.ids[..], begun),
         };
-        let mut rows = prompted(part, &program.front, ids, position)?;
+        let mut rows = prompted(part.tables(), &program.front, ids, position)?;
         if first {
             let padding = vec![rows[0].clone(); self.slots - rows.len()];
             rows.splice(0..0, padding);
@@ -291,9 +281,7 @@ impl Writing {
         let theirs = u64::from_le_bytes(theirs[..8].try_into().expect("eight bytes"));
         let id = index.add(own[0], theirs);
         if id as usize >= program.front.vocab {
-            return Err(ClientError::Peer(
-                "the server chose a token that there is not".to_owned(),
-            ));
+            return strange("the server chose a token that there is not");
         }
         Ok(id as u32)
     }

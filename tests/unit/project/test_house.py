@@ -109,7 +109,6 @@ RUST_CIRCLES = {  # each is a type and what is written for it, in files of their
         ["ntt::forward", "ntt::inverse", "ntt::vector"],
         ["simd", "simd::avx2", "simd::avx512", "simd::neon"],
     ],
-    "wasm": [["front::embed", "part"]],
     "wire": [["error", "fields", "header", "record"]],
 }
 

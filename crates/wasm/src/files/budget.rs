@@ -38,22 +38,9 @@ mod tests {
     use super::*;
     use tacita_ckks::CkksParameters;
 
-    fn reading(decimals: usize, bound: f64) -> Reading {
-        Reading {
-            name: "a".into(),
-            task: "text".into(),
-            problem: "single_label".into(),
-            labels: vec![],
-            decimals,
-            parts: 1,
-            bound,
-            normalise: false,
-        }
-    }
-
     #[test]
     fn two_logits_leave_37_answers_or_7_and_no_toy_has_a_budget() {
-        let shown = bits(&reading(3, 2.9), 1, 2, false);
+        let shown = bits(&Reading::of_numbers(3, 2.9), 1, 2, false);
         let cases = [
             ("n16", Some(37)),
             ("n16_leveled", Some(7)),
@@ -73,7 +60,7 @@ mod tests {
     fn a_row_a_token_shows_more_and_a_choice_of_2048_words_hardly_more_than_one_number() {
         let params = CkksParameters::preset("n16").unwrap();
         let budget = |shown| answers_of_a_key(params.rlwe(), shown);
-        let (logits, share) = (reading(3, 2.9), reading(1, 1.25));
+        let (logits, share) = (Reading::of_numbers(3, 2.9), Reading::of_numbers(1, 1.25));
         assert_eq!(budget(bits(&logits, 16, 2, false)), Some(2));
         assert_eq!(budget(bits(&logits, 1, 2048, false)), Some(1));
         assert_eq!(budget(bits(&share, 1, 2048, true)), Some(59));

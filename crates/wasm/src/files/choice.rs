@@ -1,6 +1,6 @@
 //! Which token a text goes on with, of the numbers of all words (`tacita.texts.generation`): logits, or of a
 //! plan that tells the likeliest token alone each word's share of the choice.
-use crate::error::{ClientError, Result};
+use crate::error::{unasked, ClientError, Result};
 use tacita_ring::sample::Prng;
 
 /// Bound of a word's share, which is 1 at most, and its decimals at most: more would say more of two logits
@@ -26,8 +26,9 @@ pub(super) fn require_choice(shares: &[f64]) -> Result<()> {
     } else {
         "no word was"
     };
-    let words = format!("outside the calibrated intervals: {what} chosen; do not trust the answer");
-    Err(ClientError::Text(words))
+    unasked(format!(
+        "outside the calibrated intervals: {what} chosen; do not trust the answer"
+    ))
 }
 
 /// The number of one token: the likeliest, of several the first; at a temperature by chance, with weights of

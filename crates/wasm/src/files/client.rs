@@ -4,11 +4,11 @@ use super::choice::{choose, near, require_choice};
 use super::keys::{hex, Hashing, Secret};
 use super::layout::{Read, Response, Source};
 use super::plan::Plan;
-use super::{envelope, Receipt, TableFile};
-use crate::answer::{told, Answer, MASKS};
-use crate::error::{damaged, ClientError, Result};
+use super::{envelope, Receipt};
+use crate::answer::{told, Answer};
+use crate::error::{damaged, strange, unasked, ClientError, Result};
 use crate::front::{embedded, reversed, Embedded, Token, Tokenizer};
-use crate::part::digest;
+use crate::part::{digest, Tables};
 use crate::writing::{Text, Wish, Written};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,7 +28,7 @@ pub struct Client {
     encoder: Evaluator,
     specs: Vec<KeySpec>,
     tokenizer: Tokenizer,
-    tables: TableFile,
+    tables: Tables,
     secret: Option<Secret>,
     /// Hash of the request that was made last.
     asked: Option<String>,
@@ -65,7 +65,7 @@ impl Client {
         let shown = bits(&plan.reading, rows, size, plan.chooses);
         Ok(Self {
             tokenizer: Tokenizer::parse(tokenizer, plan.front.vocab)?,
-            tables: TableFile::parse(tables, &plan.front, plan.hidden)?,
+            tables: Tables::of_file(tables, &plan.front, plan.hidden)?,
             budget: answers_of_a_key(params.rlwe(), shown),
             encoder: Evaluator::new(params, Arc::default()),
             answers: 0,
@@ -144,8 +144,7 @@ impl Client {
     pub fn write(&mut self, prompt: &str, wish: Wish) -> Result<()> {
         wish.check(self.plan.writes())?;
         if self.plan.chooses && wish.thousandths > 0 {
-            let said = "this server tells the likeliest token alone: take a temperature of 0";
-            return Err(ClientError::Text(said.to_owned()));
+            return unasked("this server tells the likeliest token alone: take a temperature of 0");
         }
         let room = self.plan.tokens.min(self.plan.front.positions);
         self.writing = Some(Draft {
@@ -192,36 +191,29 @@ impl Client {
         let found = self.opened(response, receipt)?;
         let plan = &self.plan;
         let answer = told(&plan.reading, &found.values, found.sound);
-        let Some(Draft {
-            text,
-            wish,
-            read,
-            after,
-        }) = &mut self.writing
-        else {
+        let Some(draft) = &mut self.writing else {
             return no_text();
         };
         let Some(logits) = answer.logits else {
-            return Err(ClientError::Text(answer.warnings.concat()));
+            return unasked(answer.warnings.concat());
         };
         if plan.chooses {
             require_choice(&logits)?;
         }
         if plan.kept {
-            (*read, *after) = (*read + 1, self.asked.take().unwrap_or_default());
-            if *read < text.ids.len() {
+            (draft.read, draft.after) = (draft.read + 1, self.asked.take().unwrap_or_default());
+            if draft.read < draft.text.ids.len() {
                 return Ok(None);
             }
         }
-        let id = choose(&logits, wish.thousandths)?;
-        let others = match wish.thousandths {
+        let (text, thousandths) = (&mut draft.text, draft.wish.thousandths);
+        let id = choose(&logits, thousandths)?;
+        let others = match thousandths {
             0 => near(&logits, id, plan.reading.step()),
             _ => vec![],
         };
-        let near = others
-            .iter()
-            .map(|&id| text.spelled(id, &self.tokenizer))
-            .collect();
+        let spelled = others.iter().map(|&id| text.spelled(id, &self.tokenizer));
+        let near = spelled.collect();
         let written = Written {
             near,
             ..text.write(id as u32, &plan.ends, &self.tokenizer)
@@ -259,7 +251,7 @@ impl Client {
         let rows = if layout.rows == 1 { 1 } else { self.tokens.len() };
         let shown = &found.values[..found.values.len().min(rows * layout.size)];
         let mut answer = told(&self.plan.reading, shown, found.sound);
-        answer.find_spans(&self.plan.reading, &self.tokens, &self.tokenizer);
+        answer.understand(&self.plan.reading, &self.tokens, &self.tokenizer);
         self.forget();
         answer.warnings.extend(warning(self.answers, self.budget));
         Ok(answer)
@@ -283,8 +275,9 @@ impl Client {
     }
 
     fn secret(&self) -> Result<&Secret> {
-        let missing = || ClientError::Peer("there are no keys yet".to_owned());
-        self.secret.as_ref().ok_or_else(missing)
+        self.secret
+            .as_ref()
+            .map_or_else(|| strange("there are no keys yet"), Ok)
     }
 
     /// Wipes the text that was asked about.
@@ -294,16 +287,9 @@ impl Client {
     }
 
     fn entered(&self, texts: &[&str]) -> Result<Embedded> {
-        if self.plan.reading.task == MASKS {
-            self.tokenizer.require_mask(texts)?;
-        }
-        embedded(
-            texts,
-            &self.tokenizer,
-            &self.tables,
-            &self.plan.front,
-            self.plan.tokens,
-        )
+        let (plan, tokenizer) = (&self.plan, &self.tokenizer);
+        tokenizer.require_fit(&plan.reading.task, texts)?;
+        embedded(texts, tokenizer, &self.tables, &plan.front, plan.tokens)
     }
 
     /// The ciphertexts of a tensor of the request, whose places all hold this text.
@@ -312,18 +298,15 @@ impl Client {
         let real = entered.mask.iter().filter(|&&real| real).count() as f64;
         let tensor = &request.tensors[name];
         let mut numbers: Vec<f64> = match tensor.source {
-            Source::Hidden => entered
-                .states
-                .iter()
-                .flatten()
-                .map(|x| x / request.bound)
-                .collect(),
-            Source::Mask => entered
-                .mask
-                .iter()
-                .map(|&m| f64::from(u8::from(m)) / real)
-                .collect(),
+            Source::Hidden => entered.states.concat(),
+            Source::Mask => entered.mask.iter().map(|&m| f64::from(u8::from(m))).collect(),
         };
+        let whole = if tensor.source == Source::Hidden {
+            request.bound
+        } else {
+            real
+        };
+        numbers.iter_mut().for_each(|x| *x /= whole);
         let mut filled = tensor.fill(request.slots, &numbers);
         numbers.zeroize();
         let made = filled
@@ -380,5 +363,5 @@ impl Client {
 }
 
 fn no_text<T>() -> Result<T> {
-    Err(ClientError::Peer("no text is written".to_owned()))
+    strange("no text is written")
 }

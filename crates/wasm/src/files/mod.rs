@@ -17,4 +17,3 @@ pub use client::Client;
 pub use keys::{Hashing, Secret};
 pub use plan::Plan;
 pub use receipt::Receipt;
-pub use tables::TableFile;

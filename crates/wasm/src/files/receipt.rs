@@ -1,6 +1,6 @@
 //! The server's signature over the hashes of plan, request and response (`tacita.plans.wire`):
 //! Ed25519 (RFC 8032), checked without secrets.
-use crate::error::{ClientError, Result};
+use crate::error::{strange, Result};
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};
 use curve25519_dalek::scalar::Scalar;
 use serde::Deserialize;
@@ -24,14 +24,13 @@ impl Receipt {
     /// Fails unless it is this signer's, about these hashes.
     ///
     /// # Errors
-    /// [`ClientError::Peer`].
+    /// [`crate::ClientError::Peer`].
     pub fn check(&self, plan: &str, request: &str, response: &str) -> Result<()> {
         let about = (&*self.plan, &*self.request, &*self.response) == (plan, request, response);
         if about && self.signed() == Some(true) {
             return Ok(());
         }
-        let said = "the answer is not the one that this server signed: ask again, and tell its operator";
-        Err(ClientError::Peer(said.to_owned()))
+        strange("the answer is not the one that this server signed: ask again, and tell its operator")
     }
 
     /// None for what is no receipt at all.

@@ -1,7 +1,7 @@
 //! embedding.safetensors: the tables between token ids and hidden states, each of the shape that the
 //! description says. They stay as they came.
 use crate::error::{damaged, Result};
-use crate::part::{finite, shapes, Table};
+use crate::part::{finite, shapes, Table, Tables};
 use crate::program::FrontConfig;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -18,18 +18,12 @@ struct Entry {
     data_offsets: (usize, usize),
 }
 
-/// A checked file.
-pub struct TableFile {
-    data: Vec<u8>,
-    tables: BTreeMap<String, Table>,
-}
-
-impl TableFile {
+impl Tables {
     /// From the server's bytes: exactly the tables of such a front.
     ///
     /// # Errors
     /// [`crate::ClientError::Damaged`] for other tables, types, places; for numbers that are not finite.
-    pub fn parse(data: Vec<u8>, front: &FrontConfig, hidden: usize) -> Result<Self> {
+    pub fn of_file(data: Vec<u8>, front: &FrontConfig, hidden: usize) -> Result<Self> {
         let Some((mut entries, begin)) = header(&data) else {
             return damaged(WHAT, "no safetensors file");
         };
@@ -41,7 +35,7 @@ impl TableFile {
                 format!("{} tables, expected {}", entries.len(), wanted.len()),
             );
         }
-        let mut tables = BTreeMap::new();
+        let mut named = BTreeMap::new();
         for (name, (rows, columns)) in wanted {
             let entry = entries.remove(&name).map(serde_json::from_value::<Entry>);
             let Some(Ok(entry)) = entry else {
@@ -57,15 +51,9 @@ impl TableFile {
             if !finite(&data, &table) {
                 return damaged(WHAT, "a table that holds NaN or infinity");
             }
-            tables.insert(name, table);
+            named.insert(name, table);
         }
-        Ok(Self { data, tables })
-    }
-}
-
-impl crate::front::Tables for TableFile {
-    fn row(&self, table: &str, row: usize) -> Option<Vec<f64>> {
-        self.tables.get(table)?.row(&self.data, row)
+        Ok(Self { data, named })
     }
 }
 

@@ -1,15 +1,9 @@
 //! Token ids to the input: sum of the tables, norm, projection, padding (`tacita.texts.embed`).
 use super::{Token, Tokenizer};
-use crate::error::{damaged, ClientError, Result};
-use crate::part::PublicPart;
+use crate::error::{damaged, unasked, Result};
+use crate::part::Tables;
 use crate::program::{Format, FrontConfig, Program};
 use crate::tensor::{ring, Tensor};
-
-/// Published tables by name.
-pub trait Tables {
-    /// A row; `None` where there is no such table or row.
-    fn row(&self, table: &str, row: usize) -> Option<Vec<f64>>;
-}
 
 /// What a text enters the model as.
 pub struct Embedded {
@@ -19,32 +13,6 @@ pub struct Embedded {
     pub mask: Vec<bool>,
     /// Of the real rows.
     pub tokens: Vec<Token>,
-}
-
-/// What a text enters a program as.
-pub struct Entered {
-    /// The client's share, (tokens, hidden): all of it.
-    pub share: Tensor,
-    /// Which rows are real.
-    pub mask: Vec<bool>,
-    /// Of the real rows.
-    pub tokens: Vec<Token>,
-}
-
-/// A text, or a pair, as the program takes it.
-///
-/// # Errors
-/// As [`embedded`].
-pub fn entered(
-    texts: &[&str],
-    tokenizer: &Tokenizer,
-    part: &PublicPart,
-    program: &Program,
-) -> Result<Entered> {
-    let found = embedded(texts, tokenizer, part, &program.front, program.tokens)?;
-    let Embedded { states, mask, tokens } = found;
-    let share = share_of(&states, program)?;
-    Ok(Entered { share, mask, tokens })
 }
 
 /// Rows as a share that holds all of them.
@@ -63,13 +31,8 @@ pub fn share_of(states: &[Vec<f64>], program: &Program) -> Result<Tensor> {
 /// The rows of tokens, of which the first stands at the position `first`.
 ///
 /// # Errors
-/// [`ClientError::Damaged`] where a table has no such row.
-pub fn prompted(
-    tables: &impl Tables,
-    front: &FrontConfig,
-    ids: &[u32],
-    first: usize,
-) -> Result<Vec<Vec<f64>>> {
+/// [`crate::ClientError::Damaged`] where a table has no such row.
+pub fn prompted(tables: &Tables, front: &FrontConfig, ids: &[u32], first: usize) -> Result<Vec<Vec<f64>>> {
     let row = |(at, &id): (usize, &u32)| row_of(tables, front, first + at, id as usize, 0);
     sound(ids.iter().enumerate().map(row).collect())
 }
@@ -84,11 +47,11 @@ fn sound(rows: Option<Vec<Vec<f64>>>) -> Result<Vec<Vec<f64>>> {
 /// A text, or a pair, as rows of so many tokens.
 ///
 /// # Errors
-/// [`ClientError::Text`] for a text that is empty or too long.
+/// [`crate::ClientError::Text`] for a text that is empty or too long.
 pub fn embedded(
     texts: &[&str],
     tokenizer: &Tokenizer,
-    tables: &impl Tables,
+    tables: &Tables,
     front: &FrontConfig,
     tokens: usize,
 ) -> Result<Embedded> {
@@ -98,11 +61,10 @@ pub fn embedded(
     let found = tokenizer.tokens(texts)?;
     let most = tokens.min(front.positions);
     if found.len() > most {
-        let said = format!(
-            "the text has {} tokens, this model takes {most}: shorten it",
-            found.len()
-        );
-        return Err(ClientError::Text(said));
+        let count = found.len();
+        return unasked(format!(
+            "the text has {count} tokens, this model takes {most}: shorten it"
+        ));
     }
     let row =
         |(at, token): (usize, &Token)| row_of(tables, front, at, token.id as usize, token.kind as usize);
@@ -127,7 +89,7 @@ pub fn embedded(
 ///
 /// # Errors
 /// As [`prompted`].
-pub fn reversed(ids: &[u32], tables: &impl Tables, front: &FrontConfig, tokens: usize) -> Result<Embedded> {
+pub fn reversed(ids: &[u32], tables: &Tables, front: &FrontConfig, tokens: usize) -> Result<Embedded> {
     let mut states = prompted(tables, front, ids, 0)?;
     states.reverse();
     if let Some(first) = states.last().cloned() {
@@ -141,7 +103,7 @@ pub fn reversed(ids: &[u32], tables: &impl Tables, front: &FrontConfig, tokens: 
 }
 
 /// One row, of a token of this type; `None` where a table has no such row.
-fn row_of(tables: &impl Tables, front: &FrontConfig, at: usize, id: usize, kind: usize) -> Option<Vec<f64>> {
+fn row_of(tables: &Tables, front: &FrontConfig, at: usize, id: usize, kind: usize) -> Option<Vec<f64>> {
     let table = |name: &str, row: usize| tables.row(&format!("embeddings.{name}"), row);
     let mut x = table("word_embeddings.weight", id)?;
     if front.position_table {

@@ -5,5 +5,5 @@ mod normalize;
 mod template;
 mod tokenizer;
 
-pub use embed::{embedded, entered, prompted, reversed, share_of, Embedded, Entered, Tables};
+pub use embed::{embedded, prompted, reversed, share_of, Embedded};
 pub use tokenizer::{Origin, Token, Tokenizer};

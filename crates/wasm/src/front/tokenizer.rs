@@ -3,12 +3,13 @@
 use super::bytes::{self, Bpe, WHAT};
 use super::normalize::{words, BertNormalizer};
 use super::template::{templates, Post, Slot};
-use crate::error::{damaged, ClientError, Result};
+use crate::error::{damaged, unasked, Result};
+use crate::program::MASKS;
 use serde::Deserialize;
 use std::collections::HashMap;
 
-/// What tokenizers call the token that stands for an unknown one.
-const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
+/// What tokenizers call the token of a word to fill in.
+const MASK: [&str; 2] = ["[MASK]", "<mask>"];
 /// Characters of a text.
 const MAX_CHARACTERS: usize = 1 << 20;
 
@@ -202,7 +203,7 @@ impl Tokenizer {
     /// From the content of tokenizer.json, of a vocabulary of so many words.
     ///
     /// # Errors
-    /// [`ClientError::Damaged`] for other files, kinds or numbers.
+    /// [`crate::ClientError::Damaged`] for other files, kinds or numbers.
     pub fn parse(text: &str, vocab: usize) -> Result<Self> {
         let file: File = match serde_json::from_str(text) {
             Ok(file) => file,
@@ -239,22 +240,25 @@ impl Tokenizer {
     /// The token of masks, where there is one.
     pub fn mask(&self) -> Option<(u32, &'static str)> {
         let added = |name: &str| self.added.iter().find(|added| added.content == name);
-        MASKS.iter().find_map(|&name| Some((added(name)?.id, name)))
+        MASK.iter().find_map(|&name| Some((added(name)?.id, name)))
     }
 
-    /// Refuses a text without a mask.
+    /// Refuses texts that a task cannot be about: without a mask.
     ///
     /// # Errors
-    /// [`ClientError::Text`], which spells the mask.
-    pub fn require_mask(&self, texts: &[&str]) -> Result<()> {
+    /// [`crate::ClientError::Text`], which spells the mask.
+    pub fn require_fit(&self, task: &str, texts: &[&str]) -> Result<()> {
+        if task != MASKS {
+            return Ok(());
+        }
         let Some((mask, name)) = self.mask() else {
             return damaged(WHAT, "no mask token");
         };
         match self.tokens(texts)?.iter().any(|token| token.id == mask) {
             true => Ok(()),
-            false => Err(ClientError::Text(format!(
+            false => unasked(format!(
                 "the text has no mask: write {name} where a word is wanted"
-            ))),
+            )),
         }
     }
 
@@ -285,7 +289,7 @@ impl Tokenizer {
     /// Ids of a text, with those around it where they are wanted.
     ///
     /// # Errors
-    /// [`ClientError::Text`] for an empty or huge text.
+    /// [`crate::ClientError::Text`] for an empty or huge text.
     pub fn encode(&self, text: &str, around: bool) -> Result<Vec<u32>> {
         match around {
             true => Ok(self.tokens(&[text])?.iter().map(|token| token.id).collect()),
@@ -301,31 +305,17 @@ impl Tokenizer {
         let slots = match (texts.len(), &self.pair) {
             (1, _) => &self.single,
             (2, Some(pair)) => pair,
-            _ => {
-                return Err(ClientError::Text(
-                    "this model takes no such pair of texts".to_owned(),
-                ))
-            }
+            _ => return unasked("this model takes no such pair of texts"),
         };
         let mut tokens = vec![];
+        let token = |id, kind, origin| Token { id, kind, origin };
         for slot in slots {
-            match slot {
-                Slot::Added(ids, kind) => tokens.extend(ids.iter().map(|&id| Token {
-                    id,
-                    kind: *kind,
-                    origin: None,
-                })),
+            match *slot {
+                Slot::Added(ref ids, kind) => tokens.extend(ids.iter().map(|&id| token(id, kind, None))),
                 Slot::Text(part, kind) => {
-                    let placed = self.placed(texts[*part])?.into_iter();
-                    tokens.extend(placed.map(|(id, place, word)| Token {
-                        id,
-                        kind: *kind,
-                        origin: Some(Origin {
-                            part: *part,
-                            place,
-                            word,
-                        }),
-                    }));
+                    let placed = self.placed(texts[part])?.into_iter();
+                    let own = |(id, place, word)| token(id, kind, Some(Origin { part, place, word }));
+                    tokens.extend(placed.map(own));
                 }
             }
         }
@@ -335,12 +325,10 @@ impl Tokenizer {
     /// The ids of a text alone, with the places of each and of its word.
     fn placed(&self, text: &str) -> Result<Vec<(u32, Place, Place)>> {
         if text.trim().is_empty() {
-            return Err(ClientError::Text("the text is empty".to_owned()));
+            return unasked("the text is empty");
         }
         if text.chars().nth(MAX_CHARACTERS).is_some() {
-            return Err(ClientError::Text(format!(
-                "the text has more than {MAX_CHARACTERS} characters"
-            )));
+            return unasked(format!("the text has more than {MAX_CHARACTERS} characters"));
         }
         let (mut found, mut rest, mut from) = (vec![], text, 0);
         while let Some((at, token)) = self.first_added(rest) {
@@ -352,9 +340,7 @@ impl Tokenizer {
         }
         self.pieces.split(rest, from, &mut found);
         if found.is_empty() {
-            return Err(ClientError::Text(
-                "the text has no token of the vocabulary".to_owned(),
-            ));
+            return unasked("the text has no token of the vocabulary");
         }
         Ok(found)
     }

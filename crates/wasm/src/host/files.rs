@@ -41,11 +41,9 @@ fn step_with(first: usize, run: impl FnOnce(&mut Client, &[&str]) -> Result<(), 
 
 /// Runs a step of the client; 1 where it succeeded.
 fn step(run: impl FnOnce(&mut Client) -> Result<(), ClientError>) -> i32 {
-    CLIENT.with_borrow_mut(|client| {
-        let Some(client) = client else {
-            return failed(&ClientError::Peer("there is no client".to_owned()));
-        };
-        run(client).map_or_else(|error| failed(&error), |()| 1)
+    CLIENT.with_borrow_mut(|client| match client.as_mut().map(run) {
+        None => failed(&ClientError::Peer("there is no client".to_owned())),
+        Some(result) => result.map_or_else(|error| failed(&error), |()| 1),
     })
 }
 

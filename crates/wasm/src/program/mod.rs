@@ -8,8 +8,8 @@ pub use rules::Value;
 pub(crate) use rules::{gelu_form, silu_form};
 pub(crate) use sizes::last_reads;
 pub use sizes::sizes;
-pub use steps::{Bump, Do, Step};
-pub(crate) use tiles::{joins, Cut, Tile};
+pub use steps::{Bounds, Bump, Cut, Do, Hide, Map, Product, Softmax, Step};
+pub(crate) use tiles::{joins, Tile};
 
 use crate::error::{damaged, Result};
 use serde::Deserialize;
@@ -86,6 +86,23 @@ impl Reading {
     /// What numbers are rounded to multiples of, of a model that does not normalise.
     pub(crate) fn step(&self) -> f64 {
         10f64.powi(-(self.decimals as i32)) / f64::from(self.parts)
+    }
+}
+
+#[cfg(test)]
+impl Reading {
+    /// A vector of so many decimals within a bound, for tests.
+    pub(crate) fn of_numbers(decimals: usize, bound: f64) -> Self {
+        Self {
+            name: "a".into(),
+            task: "text".into(),
+            problem: "single_label".into(),
+            labels: vec![],
+            decimals,
+            parts: 1,
+            bound,
+            normalise: false,
+        }
     }
 }
 

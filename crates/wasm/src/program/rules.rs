@@ -1,7 +1,7 @@
 //! What each step needs of what it reads, and what it writes: shapes and rings. A step that the engine would
 //! refuse in the middle of a run is refused here, before anything is sent.
-use super::{Bump, Do};
-use tacita_mpc::nonlinear::{check_activation, Fixed, GeluForm, Norm, SiluForm};
+use super::{Bump, Do, Map};
+use tacita_mpc::nonlinear::{check_activation, Fixed, GeluForm, SiluForm};
 use tacita_mpc::Ring;
 
 const WORD: u32 = 64;
@@ -35,11 +35,12 @@ pub(super) struct Place {
     pub whole: [usize; 2],
 }
 
+fn one(shape: Vec<usize>, ring: u32) -> Vec<Value> {
+    vec![Value { shape, ring }]
+}
+
 fn like(x: &Value, ring: u32) -> Vec<Value> {
-    vec![Value {
-        shape: x.shape.clone(),
-        ring,
-    }]
+    one(x.shape.clone(), ring)
 }
 
 impl Place {
@@ -56,7 +57,7 @@ impl Place {
 
     /// What a tile has of queries, keys and values, of which the shapes were checked.
     fn tiled(&self, what: &Do, read: [&Value; 3]) -> Option<Vec<Value>> {
-        let ([heads, rows, keys], Do::Tiles { .. }) = (self.tile?, what) else {
+        let ([heads, rows, keys], Do::Tiles(_)) = (self.tile?, what) else {
             return None;
         };
         let groups = heads * read[1].shape[0] / read[0].shape[0];
@@ -71,16 +72,13 @@ impl Place {
     fn source(&self, what: &Do) -> Option<Vec<Value>> {
         match *what {
             Do::Enter { .. } => Some(vec![]),
-            Do::Average { fraction, ring } if fraction < ring => Some(vec![Value {
-                shape: vec![1, 1, self.all_rows],
-                ring,
-            }]),
+            Do::Average { fraction, ring } if fraction < ring => Some(one(vec![1, 1, self.all_rows], ring)),
             _ => None,
         }
     }
 
     fn local(&mut self, what: &Do, x: &Value) -> Option<Vec<Value>> {
-        let shaped = |shape: Vec<usize>| Some(vec![Value { shape, ring: x.ring }]);
+        let shaped = |shape: Vec<usize>| Some(one(shape, x.ring));
         let (last, ring) = (*x.shape.last()?, x.ring);
         match (what, &x.shape[..]) {
             (&Do::ShiftDown { bits, ring: to }, _) if bits >= 1 && ring.checked_sub(bits) == Some(to) => {
@@ -95,11 +93,8 @@ impl Place {
             (&Do::Scale { ring: to, .. } | &Do::Bias { ring: to }, _) if to == ring => Some(like(x, to)),
             (Do::Columns { widths }, [before @ .., _]) => {
                 let total = widths.iter().try_fold(0usize, |sum, &w| sum.checked_add(w));
-                let block = |&width: &usize| Value {
-                    shape: [before, &[width]].concat(),
-                    ring,
-                };
-                (total == Some(last) && !widths.contains(&0)).then(|| widths.iter().map(block).collect())
+                let block = |&width: &usize| one([before, &[width]].concat(), ring);
+                (total == Some(last) && !widths.contains(&0)).then(|| widths.iter().flat_map(block).collect())
             }
             (Do::Rows { count }, [before @ .., rows, _]) if (1..=*rows).contains(&count.unsigned_abs()) => {
                 shaped([before, &[count.unsigned_abs(), last]].concat())
@@ -134,25 +129,12 @@ impl Place {
             (&Do::Append { store, ring: to }, &[heads, rows, _]) => {
                 let fits = to == ring && store == self.stores && rows == self.all_rows - self.past;
                 self.stores += 1;
-                fits.then(|| {
-                    vec![Value {
-                        shape: vec![heads, self.all_rows, last],
-                        ring,
-                    }]
-                })
+                fits.then(|| one(vec![heads, self.all_rows, last], ring))
             }
-            (
-                &Do::Hide {
-                    gap,
-                    fraction,
-                    ring: to,
-                    ..
-                },
-                &[_, queries, keys],
-            ) => {
+            (Do::Hide(hide), &[_, queries, keys]) => {
                 let all = self.tile.map_or(self.all_rows, |tile| tile[2]);
-                let fits = queries <= keys && keys == all && (0..MOST_GAP).contains(&gap);
-                (fits && to == ring && fraction < ring).then(|| like(x, ring))
+                let fits = queries <= keys && keys == all && (0..MOST_GAP).contains(&hide.gap);
+                (fits && hide.ring == ring && hide.fraction < ring).then(|| like(x, ring))
             }
             _ => None,
         }
@@ -172,32 +154,18 @@ impl Place {
                 let rings = x.ring == held && (1..=held).contains(&short) && y.ring == ring;
                 (fits && rings && slack < WORD && *last > 0).then(|| like(y, ring))
             }
-            Do::Product {
-                ring,
-                transposed,
-                store,
-                ..
-            } => {
+            Do::Product(ref product) => {
                 let (&[heads, rows, inner], &[others, first, second]) = (&x.shape[..], &y.shape[..]) else {
                     return None;
                 };
-                let (meets, columns) = if transposed {
-                    (second, first)
-                } else {
-                    (first, second)
+                let (meets, columns) = match product.transposed {
+                    true => (second, first),
+                    false => (first, second),
                 };
-                let fits = heads == others
-                    && multiplies(heads, inner, columns)
-                    && inner == meets
-                    && x.ring == ring
-                    && y.ring == ring;
-                let known = store.is_none_or(|store| store < self.stores);
-                (fits && known).then(|| {
-                    vec![Value {
-                        shape: vec![heads, rows, columns],
-                        ring,
-                    }]
-                })
+                let fits = (heads, inner) == (others, meets) && multiplies(heads, inner, columns);
+                let known = product.store.is_none_or(|store| store < self.stores);
+                let (shape, ring) = (vec![heads, rows, columns], product.ring);
+                (fits && known && [x.ring, y.ring] == [ring; 2]).then(|| one(shape, ring))
             }
             _ => None,
         }
@@ -209,12 +177,9 @@ fn shared(what: &Do, x: &Value) -> Option<Vec<Value>> {
     let few = |bits: u32| bits <= WORD;
     match *what {
         Do::Extend { ring, to } if x.ring == ring && ring <= to => Some(like(x, to)),
-        Do::Linear { outputs, ring, .. } => match x.shape[..] {
+        Do::Linear(Map { outputs, ring, .. }) => match x.shape[..] {
             [rows, inner] if x.ring == ring && outputs <= MOST_WIDTH && multiplies(1, inner, outputs) => {
-                Some(vec![Value {
-                    shape: vec![rows, outputs],
-                    ring,
-                }])
+                Some(one(vec![rows, outputs], ring))
             }
             _ => None,
         },
@@ -232,58 +197,22 @@ fn shared(what: &Do, x: &Value) -> Option<Vec<Value>> {
             silu_form(&bump.form)?;
             activated(bump, x)
         }
-        Do::Softmax {
-            ring,
-            fraction,
-            range,
-            power,
-            to,
-            inverse,
-        } => {
+        Do::Softmax(ref f) => {
             let &[heads, rows, _] = &x.shape[..] else {
                 return None;
             };
-            let fits = x.ring == ring && fraction < ring && few(range) && inverse < to;
-            let row = Value {
-                shape: vec![heads, rows, 1],
-                ring: to,
-            };
-            fits.then(|| {
-                vec![
-                    Value {
-                        shape: x.shape.clone(),
-                        ring: power,
-                    },
-                    row,
-                ]
-            })
+            let fits = x.ring == f.ring && f.fraction < f.ring && few(f.range) && f.inverse < f.to;
+            fits.then(|| [like(x, f.power), one(vec![heads, rows, 1], f.to)].concat())
         }
-        Do::Norm {
-            ring,
-            fraction,
-            to,
-            finer,
-            bound,
-            least,
-            gamma,
-            epsilon,
-            centred,
-        } => {
-            let bounds = [bound, least, gamma].iter().all(|each| BOUNDS.contains(each));
-            let fits = x.ring == ring && fraction < ring && finer < to && to <= WORD;
+        Do::Norm(ref f) => {
+            let bounds = [f.bound, f.least, f.gamma];
+            let bounds = bounds.iter().all(|each| BOUNDS.contains(each)) && (0.0..=1.0).contains(&f.epsilon);
+            let fits = x.ring == f.ring && f.fraction < f.ring && f.finer < f.to && f.to <= WORD;
+            (fits && bounds).then_some(())?;
             let (&cols, before) = x.shape.split_last()?;
-            let norm = Norm {
-                rows: before.iter().product(),
-                cols,
-                centred,
-                bound,
-                least,
-                gamma,
-                epsilon,
-            };
-            (fits && bounds && (0.0..=1.0).contains(&epsilon)).then_some(())?;
-            norm.check(Fixed::new(ring, fraction)).ok()?;
-            Some(like(x, to))
+            let norm = f.norm(before.iter().product(), cols);
+            norm.check(Fixed::new(f.ring, f.fraction)).ok()?;
+            Some(like(x, f.to))
         }
         _ => None,
     }

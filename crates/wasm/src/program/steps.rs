@@ -1,5 +1,6 @@
 //! One step of a program: the operations of `tacita.two_party.program.steps.OPERATIONS`.
 use serde::Deserialize;
+use tacita_mpc::nonlinear::Norm;
 
 /// An operation, the registers that it reads and those that it writes.
 #[derive(Clone, Debug, Deserialize)]
@@ -38,6 +39,94 @@ pub struct Formats {
     pub to: u32,
     pub finer: u32,
     pub range: u32,
+}
+
+/// Heads and rows of queries of a tile at most, and how far a query sees back and on; `None`: everything.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Cut {
+    pub heads: usize,
+    pub rows: usize,
+    pub back: Option<usize>,
+    pub on: Option<usize>,
+}
+
+/// Scores without the gap where a query does not see a key.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Hide {
+    pub gap: i64,
+    pub fraction: u32,
+    pub ring: u32,
+    pub back: Option<usize>,
+    pub on: Option<usize>,
+}
+
+/// A product with weights.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Map {
+    pub outputs: usize,
+    pub ring: u32,
+    pub opened: bool,
+}
+
+/// A product of shared matrices.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Product {
+    pub ring: u32,
+    pub opened: bool,
+    pub transposed: bool,
+    pub store: Option<usize>,
+}
+
+/// Formats of a softmax: as of a function; of the powers, and of the inverses of their sums.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Softmax {
+    pub ring: u32,
+    pub fraction: u32,
+    pub range: u32,
+    pub power: u32,
+    pub to: u32,
+    pub inverse: u32,
+}
+
+/// Formats of a norm, and the bounds of [`Norm`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Bounds {
+    pub ring: u32,
+    pub fraction: u32,
+    pub to: u32,
+    pub finer: u32,
+    pub centred: bool,
+    pub bound: f64,
+    pub least: f64,
+    pub gamma: f64,
+    pub epsilon: f64,
+}
+
+impl Bounds {
+    /// Of a matrix.
+    pub(crate) fn norm(&self, rows: usize, cols: usize) -> Norm {
+        Norm {
+            rows,
+            cols,
+            centred: self.centred,
+            bound: self.bound,
+            least: self.least,
+            gamma: self.gamma,
+            epsilon: self.epsilon,
+        }
+    }
 }
 
 /// The operations. `ring` are bits of what is there, `to` of what becomes of it, where both differ.
@@ -86,24 +175,13 @@ pub enum Do {
         #[serde(default)]
         scales: Vec<f64>,
     },
-    Tiles {
-        heads: usize,
-        rows: usize,
-        back: Option<usize>,
-        on: Option<usize>,
-    },
+    Tiles(Cut),
     Join {},
     Append {
         store: usize,
         ring: u32,
     },
-    Hide {
-        gap: i64,
-        fraction: u32,
-        ring: u32,
-        back: Option<usize>,
-        on: Option<usize>,
-    },
+    Hide(Hide),
     Average {
         fraction: u32,
         ring: u32,
@@ -115,31 +193,15 @@ pub enum Do {
         ring: u32,
         to: u32,
     },
-    Linear {
-        outputs: usize,
-        ring: u32,
-        opened: bool,
-    },
-    Product {
-        ring: u32,
-        opened: bool,
-        transposed: bool,
-        store: Option<usize>,
-    },
+    Linear(Map),
+    Product(Product),
     Times {
         held: u32,
         short: u32,
         ring: u32,
         slack: u32,
     },
-    Softmax {
-        ring: u32,
-        fraction: u32,
-        range: u32,
-        power: u32,
-        to: u32,
-        inverse: u32,
-    },
+    Softmax(Softmax),
     Relu {
         ring: u32,
     },
@@ -152,15 +214,5 @@ pub enum Do {
     Elu(Formats),
     Gelu(Bump),
     Silu(Bump),
-    Norm {
-        ring: u32,
-        fraction: u32,
-        to: u32,
-        finer: u32,
-        centred: bool,
-        bound: f64,
-        least: f64,
-        gamma: f64,
-        epsilon: f64,
-    },
+    Norm(Bounds),
 }

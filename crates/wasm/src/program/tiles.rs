@@ -1,6 +1,6 @@
 //! Tiles of attention: some heads and rows of queries at a time, with the keys within their reach
 //! (`tacita.two_party.program.tiles`).
-use super::{Do, Program};
+use super::{Cut, Do, Program};
 use crate::error::Result;
 use crate::tensor::misfit;
 use std::collections::{HashMap, HashSet};
@@ -27,36 +27,17 @@ impl Tile {
     }
 }
 
-/// Heads and rows of queries of a tile at most, and how far a query sees back and on; `None`: everything.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    pub heads: usize,
-    pub rows: usize,
-    pub back: Option<usize>,
-    pub on: Option<usize>,
-}
-
 impl Cut {
     /// What a step says, which is one of tiles.
-    pub fn of(what: &Do) -> Option<Self> {
+    pub(crate) fn of(what: &Do) -> Option<Self> {
         match *what {
-            Do::Tiles {
-                heads,
-                rows,
-                back,
-                on,
-            } if heads > 0 && rows > 0 => Some(Self {
-                heads,
-                rows,
-                back,
-                on,
-            }),
+            Do::Tiles(cut) if cut.heads > 0 && cut.rows > 0 => Some(cut),
             _ => None,
         }
     }
 
     /// How many tiles there are, at most.
-    pub fn count(&self, heads: usize, queries: usize) -> usize {
+    pub(crate) fn count(&self, heads: usize, queries: usize) -> usize {
         heads
             .div_ceil(self.heads)
             .saturating_mul(queries.div_ceil(self.rows))
@@ -65,7 +46,7 @@ impl Cut {
     /// The tiles of so many heads, queries and keys, head after head and then in the order of their queries;
     /// of a text without more rows than a tile there is one. Where nothing ahead is seen the queries are the
     /// last rows. There are not more queries than keys.
-    pub fn tiles(self, heads: usize, queries: usize, keys: usize) -> impl Iterator<Item = Tile> {
+    pub(crate) fn tiles(self, heads: usize, queries: usize, keys: usize) -> impl Iterator<Item = Tile> {
         let one = queries <= self.rows;
         let first = if self.on == Some(0) { keys - queries } else { 0 };
         let (high, wide) = if one {
@@ -101,11 +82,11 @@ fn of_tiles(what: &Do) -> bool {
             | Do::Reduce { .. }
             | Do::Group { .. }
             | Do::Bias { .. }
-            | Do::Hide { .. }
+            | Do::Hide(_)
             | Do::Extend { .. }
-            | Do::Product { .. }
+            | Do::Product(_)
             | Do::Times { .. }
-            | Do::Softmax { .. }
+            | Do::Softmax(_)
     )
 }
 
@@ -133,7 +114,7 @@ pub(crate) fn joins(program: &Program) -> Result<HashMap<usize, usize>> {
             return misfit(format!("step {number} is within tiles or behind them"));
         }
         match (begin, &step.what) {
-            (None, Do::Tiles { .. }) => begin = Some((number, written)),
+            (None, Do::Tiles(_)) => begin = Some((number, written)),
             (Some((first, own)), Do::Join {}) => {
                 inner.extend(own..written);
                 ends.insert(first, number);

@@ -1,4 +1,4 @@
-//! What a step says of formats and sizes, checked: programs come from a peer.
+//! Formats that a step states, checked: programs come from a peer.
 use crate::error::Result;
 use crate::program::Bump;
 use crate::tensor::{misfit, ring, Tensor};
@@ -11,14 +11,6 @@ pub(super) fn fixed(bits: u32, frac: u32) -> Result<Fixed> {
         return Ok(Fixed { ring, frac });
     }
     misfit(format!("{frac} fraction bits in a ring of {bits}"))
-}
-
-/// A number of bits.
-pub(super) fn few_bits(bits: u32) -> Result<u32> {
-    if bits <= 64 {
-        return Ok(bits);
-    }
-    misfit(format!("{bits} bits"))
 }
 
 pub(super) fn held(x: &Tensor, bits: u32) -> Result<&[u64]> {

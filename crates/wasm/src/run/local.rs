@@ -3,7 +3,7 @@ use super::checks::{fixed, held};
 use super::rotary::{turned_from, Angles};
 use super::Walk;
 use crate::error::Result;
-use crate::program::Do;
+use crate::program::{Do, Hide};
 use crate::tensor::{misfit, ring, Tensor};
 use tacita_mpc::Ring;
 
@@ -26,7 +26,7 @@ impl<M> Walk<'_, M> {
             Do::Turn {
                 bits, base, scales, ..
             } => self.turned(x, (*base, scales), *bits)?,
-            Do::Hide { .. } => self.hidden(what, x)?,
+            Do::Hide(hide) => self.hidden(hide, x)?,
             _ => return Ok(None),
         }))
     }
@@ -41,19 +41,10 @@ impl<M> Walk<'_, M> {
     }
 
     /// The client's share without the gap where a query does not see a key.
-    fn hidden(&self, what: &Do, x: &Tensor) -> Result<Tensor> {
-        let &Do::Hide {
-            gap,
-            fraction,
-            ring: bits,
-            back,
-            on,
-        } = what
-        else {
-            return misfit("no step that hides");
-        };
-        let ((_, queries, keys), form) = (x.matrices()?, fixed(bits, fraction)?);
-        held(x, bits)?;
+    fn hidden(&self, hide: &Hide, x: &Tensor) -> Result<Tensor> {
+        let &Hide { gap, back, on, .. } = hide;
+        let ((_, queries, keys), form) = (x.matrices()?, fixed(hide.ring, hide.fraction)?);
+        held(x, hide.ring)?;
         if !self.party.is_client() {
             return Ok(x.clone());
         }
@@ -71,14 +62,13 @@ impl<M> Walk<'_, M> {
                 && on.is_none_or(|on| key <= query.saturating_add(on));
             mask[key] && near || on == Some(0) && key == query
         };
-        let less = form.ring.from_signed(gap << fraction);
+        let less = form.ring.from_signed(gap << hide.fraction);
         let place = |at: usize| ((at / keys) % queries, at % keys);
         let values = x.values().iter().enumerate().map(|(at, &v)| {
             let (query, key) = place(at);
-            if sees(first + query, key) {
-                v
-            } else {
-                v.wrapping_sub(less)
+            match sees(first + query, key) {
+                true => v,
+                false => v.wrapping_sub(less),
             }
         });
         Tensor::new(x.shape().to_vec(), form.ring, values.collect())
@@ -95,10 +85,8 @@ impl<M> Walk<'_, M> {
             let (line, column) = (at / size, at % size);
             let table = line % rows * half + column % half;
             let (own, other) = (x.values()[at], x.values()[line * size + (column + half) % size]);
-            let (own, other) = (
-                own.wrapping_mul(cos[table] as u64),
-                other.wrapping_mul(sin[table] as u64),
-            );
+            let own = own.wrapping_mul(cos[table] as u64);
+            let other = other.wrapping_mul(sin[table] as u64);
             match column < half {
                 true => own.wrapping_sub(other),
                 false => own.wrapping_add(other),

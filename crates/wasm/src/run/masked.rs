@@ -124,18 +124,15 @@ impl MaskedProduct {
             return misfit("a prepared product of other sizes");
         }
         self.used += 1; // before anything is sent: no mask serves twice
-        let (all, wide) = if self.transposed {
-            (width, slices)
-        } else {
-            (slices, width)
+        let (all, wide) = match self.transposed {
+            true => (width, slices),
+            false => (slices, width),
         };
-        let mask = |head: usize, p: usize| &self.masks[((head * group + p) * rows + number) * all..][..inner];
         let slice = |head: usize| (head * slices + there - 1) * width;
         let lines = (0..groups * group).flat_map(|at| {
-            let row = &x.values()[at * inner..][..inner];
-            row.iter()
-                .zip(mask(at / group, at % group))
-                .map(|(&x, &r)| self.ring.sub(x, r))
+            let row = x.values()[at * inner..][..inner].iter();
+            let mask = &self.masks[(at * rows + number) * all..][..inner];
+            row.zip(mask).map(|(&x, &r)| self.ring.sub(x, r))
         });
         let news = (0..groups).flat_map(|head| {
             let (new, known) = (&new[head * width..][..width], &self.known[slice(head)..][..width]);
@@ -145,18 +142,14 @@ impl MaskedProduct {
         let total = open(party, &own, self.ring)?;
         let (e, f) = total.split_at(groups * group * inner);
         for head in 0..groups {
-            let at = (head * slices + there - 1) * width;
-            self.opened[at..at + width].copy_from_slice(&f[head * width..][..width]);
+            self.opened[slice(head)..][..width].copy_from_slice(&f[head * width..][..width]);
         }
         let mut result = Vec::with_capacity(groups * group * columns);
         for at in 0..groups * group {
-            let (head, p) = (at / group, at % group);
+            let head = at / group;
             let product = &self.products[(at * rows + number) * wide..][..columns];
-            let (e, r) = (
-                &e[at * inner..][..inner],
-                &self.masks[(at * rows + number) * all..][..inner],
-            );
-            debug_assert!(p < group);
+            let e = &e[at * inner..][..inner];
+            let r = &self.masks[(at * rows + number) * all..][..inner];
             for (column, &start) in product.iter().enumerate() {
                 let place = |row: usize| match self.transposed {
                     true => (head * slices + column) * width + row,

@@ -7,7 +7,7 @@ mod rotary;
 mod shared;
 
 use crate::error::Result;
-use crate::program::{joins, last_reads, sizes, Cut, Do, Program, Step, Tile, Value};
+use crate::program::{joins, last_reads, sizes, Cut, Do, Map, Program, Step, Tile, Value};
 use crate::tensor::{misfit, Tensor};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -89,7 +89,7 @@ impl Prepared {
     pub fn prepare(&mut self, party: &mut Party, program: &Program, past: &Past, rows: usize) -> Result<()> {
         let values = sizes(program, 1, past.rows)?;
         for (number, step) in program.steps.iter().enumerate() {
-            if let Do::Linear { outputs, ring, .. } = step.what {
+            if let Do::Linear(Map { outputs, ring, .. }) = step.what {
                 let inputs = values[step.inputs[0]].shape[1];
                 let shape = Shape {
                     rows,
@@ -102,19 +102,15 @@ impl Prepared {
             }
         }
         for (number, step) in program.steps.iter().enumerate() {
-            let Do::Product {
-                store: Some(store),
-                transposed,
-                ..
-            } = step.what
-            else {
+            let Do::Product(product) = &step.what else {
                 continue;
             };
-            let (Some(old), true) = (past.stores.get(store), past.rows > 0) else {
+            let old = product.store.and_then(|store| past.stores.get(store));
+            let Some(old) = old.filter(|_| past.rows > 0) else {
                 continue;
             };
             let group = values[step.inputs[0]].shape[1];
-            let prepared = MaskedProduct::prepare(party, old, transposed, group, rows)?;
+            let prepared = MaskedProduct::prepare(party, old, product.transposed, group, rows)?;
             self.products.insert(number, prepared);
         }
         Ok(())
@@ -295,11 +291,11 @@ impl<M: Model> Walk<'_, M> {
         match (&step.what, given) {
             (Do::Enter { .. }, []) => Ok(vec![]),
             (Do::Columns { widths }, [x]) => x.columns(widths),
-            (Do::Tiles { .. }, &[q, k, v]) => self.tiled([q, k, v]),
+            (Do::Tiles(_), &[q, k, v]) => self.tiled([q, k, v]),
             (Do::Join {}, [x]) => Ok(vec![self.joined(x)?]),
-            (Do::Softmax { .. }, [x]) => self.softmax(&step.what, x),
+            (Do::Softmax(formats), [x]) => self.softmax(formats, x),
             (Do::Average { fraction, ring }, []) => Ok(vec![self.average(*fraction, *ring)?]),
-            (Do::Linear { .. }, [x]) => Ok(vec![self.linear(number, &step.what, x)?]),
+            (Do::Linear(map), [x]) => Ok(vec![self.linear(number, *map, x)?]),
             (Do::Append { store, .. }, [x]) => {
                 let rows = match self.past.stores.get(*store) {
                     Some(before) => before.above(x)?,

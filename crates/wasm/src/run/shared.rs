@@ -1,12 +1,12 @@
 //! Steps with the other party: calls of the engine's protocols.
-use super::checks::{few_bits, fixed, held};
+use super::checks::{fixed, held};
 use super::{Model, Walk};
 use crate::error::Result;
-use crate::program::{gelu_form, silu_form, Do};
+use crate::program::{gelu_form, silu_form, Bounds, Do, Map, Product, Softmax};
 use crate::tensor::{misfit, ring, Tensor};
 use tacita_mpc::compare;
 use tacita_mpc::linear::{self, Dims, Options};
-use tacita_mpc::nonlinear::{self, few, Norm};
+use tacita_mpc::nonlinear::{self, few};
 
 impl<M: Model> Walk<'_, M> {
     /// Operations of one tensor with the other party.
@@ -30,10 +30,7 @@ impl<M: Model> Walk<'_, M> {
                 slack,
             } => {
                 let to = ring(to)?;
-                (
-                    to,
-                    few::square_any(party, held(x, bits)?, x.ring(), to, few_bits(slack)?)?,
-                )
+                (to, few::square_any(party, held(x, bits)?, x.ring(), to, slack)?)
             }
             Do::Tanh(ref f) | Do::Elu(ref f) => {
                 let (from, to) = (fixed(f.ring, f.fraction)?, fixed(f.to, f.finer)?);
@@ -41,7 +38,7 @@ impl<M: Model> Walk<'_, M> {
                     Do::Elu(_) => nonlinear::elu,
                     _ => nonlinear::tanh,
                 };
-                let values = function(party, held(x, f.ring)?, from, to, few_bits(f.range)?)?;
+                let values = function(party, held(x, f.ring)?, from, to, f.range)?;
                 (to.ring, values)
             }
             Do::Gelu(ref bump) => {
@@ -49,43 +46,33 @@ impl<M: Model> Walk<'_, M> {
                 let Some(form) = gelu_form(&bump.form) else {
                     return misfit("a form of GELU that is not known");
                 };
-                (
-                    to,
-                    nonlinear::gelu_with(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
-                )
+                let values = held(x, bump.ring)?;
+                let values = nonlinear::gelu_with(party, values, from, to, form, bump.range)?;
+                (to, values)
             }
             Do::Silu(ref bump) => {
                 let (from, to) = bump.formats()?;
                 let Some(form) = silu_form(&bump.form) else {
                     return misfit("a form of SiLU that is not known");
                 };
-                (
-                    to,
-                    nonlinear::silu(party, held(x, bump.ring)?, from, to, form, few_bits(bump.range)?)?,
-                )
+                let values = held(x, bump.ring)?;
+                (to, nonlinear::silu(party, values, from, to, form, bump.range)?)
             }
-            Do::Norm { .. } => return self.norm(what, x),
+            Do::Norm(ref bounds) => return self.norm(bounds, x),
             _ => return misfit("a step of other inputs"),
         };
         Tensor::new(x.shape().to_vec(), to, values)
     }
 
     /// A product with weights, from what was prepared where a row is left of it.
-    pub(super) fn linear(&mut self, number: usize, what: &Do, x: &Tensor) -> Result<Tensor> {
-        let &Do::Linear {
-            outputs,
-            ring: bits,
-            opened,
-        } = what
-        else {
-            return misfit("no linear map");
-        };
+    pub(super) fn linear(&mut self, number: usize, map: Map, x: &Tensor) -> Result<Tensor> {
+        let (outputs, opened) = (map.outputs, map.opened);
         let &[rows, inputs] = x.shape() else {
             return misfit(format!("a map on {:?}", x.shape()));
         };
-        let (dims, to) = (dims(1, rows, inputs, outputs), ring(bits)?);
+        let (dims, to) = (dims(1, rows, inputs, outputs), ring(map.ring)?);
         let (weights, bias) = self.model.linear().unzip();
-        let (weights, values) = (weights.as_deref(), held(x, bits)?);
+        let (weights, values) = (weights.as_deref(), held(x, map.ring)?);
         let ahead = self
             .prepared
             .as_mut()
@@ -110,16 +97,8 @@ impl<M: Model> Walk<'_, M> {
     }
 
     /// A product of shared matrices, from what was prepared where a row is left of it.
-    fn product(&mut self, number: usize, what: &Do, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-        let &Do::Product {
-            ring: bits,
-            opened,
-            transposed,
-            ..
-        } = what
-        else {
-            return misfit("no product");
-        };
+    fn product(&mut self, number: usize, what: &Product, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let (bits, opened, transposed) = (what.ring, what.opened, what.transposed);
         let ahead = self
             .prepared
             .as_mut()
@@ -145,64 +124,24 @@ impl<M: Model> Walk<'_, M> {
         Tensor::new(vec![heads, rows, columns], to, found)
     }
 
-    fn norm(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
-        let &Do::Norm {
-            ring: bits,
-            fraction,
-            to,
-            finer,
-            centred,
-            bound,
-            least,
-            gamma,
-            epsilon,
-        } = what
-        else {
-            return misfit("no norm");
-        };
-        let ((heads, rows, cols), from, to) = (x.matrices()?, fixed(bits, fraction)?, fixed(to, finer)?);
-        let rows = heads * rows; // of all heads together
-        let norm = Norm {
-            rows,
-            cols,
-            centred,
-            bound,
-            least,
-            gamma,
-            epsilon,
-        };
+    fn norm(&mut self, f: &Bounds, x: &Tensor) -> Result<Tensor> {
+        let (from, to) = (fixed(f.ring, f.fraction)?, fixed(f.to, f.finer)?);
+        let (heads, rows, cols) = x.matrices()?;
+        let norm = f.norm(heads * rows, cols);
         let (factors, offsets) = self.model.norm().unzip();
-        let values = held(x, bits)?;
+        let values = held(x, f.ring)?;
         let (factors, offsets) = (factors.as_deref(), offsets.as_deref());
         let found = nonlinear::layer_norm(self.party, values, from, &norm, factors, offsets, to)?;
         Tensor::new(x.shape().to_vec(), to.ring, found)
     }
 
-    pub(super) fn softmax(&mut self, what: &Do, x: &Tensor) -> Result<Vec<Tensor>> {
-        let &Do::Softmax {
-            ring: bits,
-            fraction,
-            range,
-            power,
-            to,
-            inverse,
-        } = what
-        else {
-            return misfit("no softmax");
-        };
+    pub(super) fn softmax(&mut self, f: &Softmax, x: &Tensor) -> Result<Vec<Tensor>> {
         let (before, rows, cols) = x.matrices()?;
-        let (from, power, inverse) = (fixed(bits, fraction)?, ring(power)?, fixed(to, inverse)?);
-        let (values, rows) = (held(x, bits)?, before * rows);
-        let (powers, inverses) = nonlinear::softmax_parts(
-            self.party,
-            values,
-            rows,
-            cols,
-            from,
-            few_bits(range)?,
-            power,
-            inverse,
-        )?;
+        let (power, inverse) = (ring(f.power)?, fixed(f.to, f.inverse)?);
+        let (from, values, rows) = (fixed(f.ring, f.fraction)?, held(x, f.ring)?, before * rows);
+        let party = &mut *self.party;
+        let (powers, inverses) =
+            nonlinear::softmax_parts(party, values, rows, cols, from, f.range, power, inverse)?;
         let mut shape = x.shape().to_vec();
         let powers = Tensor::new(shape.clone(), power, powers)?;
         shape.pop();
@@ -222,17 +161,11 @@ impl<M: Model> Walk<'_, M> {
             } => {
                 let (short, to) = (ring(short)?, ring(bits)?);
                 let (factors, values) = (held(x, from)?, held(y, bits)?);
-                let found = few::scaled_any(
-                    self.party,
-                    factors,
-                    [x.ring(), short],
-                    values,
-                    to,
-                    few_bits(slack)?,
-                )?;
+                let rings = [x.ring(), short];
+                let found = few::scaled_any(self.party, factors, rings, values, to, slack)?;
                 Tensor::new(y.shape().to_vec(), to, found)
             }
-            Do::Product { .. } => self.product(number, what, x, y),
+            Do::Product(ref product) => self.product(number, product, x, y),
             _ => misfit("a step of other inputs"),
         }
     }

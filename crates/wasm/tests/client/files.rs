@@ -6,8 +6,9 @@ use serde_json::{json, Value};
 use sha2::{Digest, Sha256, Sha512};
 use std::sync::Arc;
 use tacita_ckks::{Ciphertext, CkksParameters, Evaluator};
-use tacita_wasm::files::{Client, Receipt, TableFile};
+use tacita_wasm::files::{Client, Receipt};
 use tacita_wasm::front::{embedded, Tokenizer};
+use tacita_wasm::part::Tables;
 use tacita_wasm::Answer;
 use tacita_wire::{read_evaluation_keys, CiphertextReader, CiphertextWriter, Owner};
 
@@ -245,7 +246,7 @@ fn a_server_computes_on_its_request_with_its_keys() {
     let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
     assert_eq!(tokenizer.encode(FOUR_TOKENS, true).unwrap().len(), 4);
     let front = serde_json::from_value(world.plan["model"]["embeddings"].clone()).unwrap();
-    let tables = TableFile::parse(world.tables.clone(), &front, client.plan().hidden).unwrap();
+    let tables = Tables::of_file(world.tables.clone(), &front, client.plan().hidden).unwrap();
     let states = embedded(&[FOUR_TOKENS], &tokenizer, &tables, &front, 16)
         .unwrap()
         .states;

@@ -1,7 +1,7 @@
 //! Texts to tokens and to the input, beside Python's and the tokenizers library's.
 use crate::vectors::{content, Vector};
 use serde::Deserialize;
-use tacita_wasm::front::{entered, Origin, Token, Tokenizer};
+use tacita_wasm::front::{embedded, share_of, Origin, Token, Tokenizer};
 
 #[derive(Deserialize)]
 struct Tokens {
@@ -93,8 +93,10 @@ fn the_input_is_that_of_python_within_a_unit() {
         let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
         for asked in &vector.texts {
             assert_eq!(tokenizer.encode(&asked.text, true).unwrap(), asked.ids);
-            let found = entered(&[&asked.text], &tokenizer, &part, &program).unwrap();
-            let pairs = found.share.values().iter().zip(&asked.input);
+            let tokens = program.tokens;
+            let found = embedded(&[&asked.text], &tokenizer, part.tables(), &program.front, tokens).unwrap();
+            let share = share_of(&found.states, &program).unwrap();
+            let pairs = share.values().iter().zip(&asked.input);
             assert_eq!(pairs.len(), program.tokens * program.hidden);
             let unused = 64 - program.entered.ring;
             let signed = |a: u64| (a << unused) as i64 >> unused;

@@ -142,7 +142,7 @@ fn answers_like_the_model(name: &str) {
             );
             assert!(answer.warnings.is_empty() && nodes.len() >= 3);
         }
-        assert!(session.bytes().0 > 1 << 20 && session.rounds() > 10);
+        assert!(session.cost().sent > 1 << 20 && session.cost().rounds > 10);
         session.end().unwrap();
     });
 }

@@ -3,8 +3,9 @@ use crate::files::{evaluated, evaluated_by, opened, receipt, World, FOUR_TOKENS}
 use crate::vectors::content;
 use serde_json::{json, Value};
 use tacita_ckks::{Ciphertext, CkksParameters, Complex64, Evaluator};
-use tacita_wasm::files::{Client, TableFile};
+use tacita_wasm::files::Client;
 use tacita_wasm::front::{embedded, reversed, Tokenizer};
+use tacita_wasm::part::Tables;
 use tacita_wasm::program::FrontConfig;
 use tacita_wasm::writing::{Text, Wish, Written};
 use tacita_wasm::ClientError;
@@ -70,7 +71,7 @@ fn a_text_is_written_a_request_a_token() {
     let part = world.vector.parsed_part();
     let tokenizer = Tokenizer::parse(part.tokenizer().unwrap(), 32).unwrap();
     let front = serde_json::from_value(world.plan["model"]["embeddings"].clone()).unwrap();
-    let tables = TableFile::parse(world.tables.clone(), &front, client.plan().hidden).unwrap();
+    let tables = Tables::of_file(world.tables.clone(), &front, client.plan().hidden).unwrap();
     let ids = tokenizer.encode(FOUR_TOKENS, true).unwrap();
     let rows = reversed(&ids, &tables, &front, 16).unwrap();
     assert_eq!(rows.mask.iter().filter(|&&real| real).count(), 4);

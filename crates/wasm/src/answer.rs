@@ -7,6 +7,10 @@ use tacita_mpc::Ring;
 
 /// Below it a vector is divided by this.
 const LEAST_LENGTH: f64 = 1e-12;
+/// Steps of rounding that an answer should span at least.
+const STEPS: f64 = 10.0;
+const UNREADABLE: &str =
+    "the model's tokenizer knows nothing of this text: any other such text gets the same answer";
 
 /// A label and how likely it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,9 +38,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads what the numbers of a model that answers for every token say of these.
-    /// Of a model for masks the numbers of the whole vocabulary are not told.
+    /// Reads what the numbers of a model that answers for every token say of these, and warns of a text that
+    /// has none that is known. Of a model for masks the numbers of the whole vocabulary are not told.
     pub(crate) fn understand(&mut self, reading: &Reading, tokens: &[Token], tokenizer: &Tokenizer) {
+        if tokenizer.knows_nothing_of(tokens) {
+            self.warnings.push(UNREADABLE.to_owned());
+        }
         let Some(logits) = self.logits.as_ref().filter(|_| !tokens.is_empty()) else {
             return;
         };
@@ -97,7 +104,7 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
         scores,
         logits: Some(logits),
         spans: vec![],
-        warnings: vec![],
+        warnings: coarse(reading, values, length, step).into_iter().collect(),
         trusted: true,
     }
 }
@@ -116,6 +123,23 @@ fn shown(value: f64, reading: &Reading) -> f64 {
     let parts = f64::from(reading.parts);
     let multiple = rounded(value * parts, reading.decimals) / parts;
     rounded(multiple, reading.decimals + 1)
+}
+
+/// Warns of a step above a tenth of the largest answer or, of a vector, of its mean entry.
+fn coarse(reading: &Reading, values: &[f64], length: f64, step: f64) -> Option<String> {
+    let mean = values.iter().map(|v| v.abs()).sum::<f64>() / values.len() as f64 / length;
+    let (size, what) = match reading.is_vector() {
+        true => (mean, "the mean entry is"),
+        false => (reading.bound, "no answer exceeds"),
+    };
+    let two_digits = |x: f64| format!("{x:.1e}").parse().unwrap_or(x);
+    let (few, most) = (two_digits(step), two_digits(size));
+    (size < STEPS * step).then(|| {
+        format!(
+            "rounded to multiples of {few}, and {what} {most}: the plan's noise leaves no more decimals; a \
+             plan with --functions thor, of --packing multidiagonal or of another scheme may"
+        )
+    })
 }
 
 /// The length that a vector is divided by, where it is, and what numbers are rounded to multiples of: divided
@@ -179,6 +203,29 @@ mod tests {
         let short = told(&reading, &[0.012, 0.016], true).logits.unwrap_or_default();
         assert_eq!(short, [0.6, 0.8], "multiples of 0.05");
         assert_eq!(told(&reading, &[0.0, 0.0], true).logits, Some(vec![0.0, 0.0]));
+    }
+
+    #[test]
+    fn steps_that_are_hardly_smaller_than_answers_are_warned_of() {
+        let warnings = |reading: &Reading, values: &[f64]| told(reading, values, true).warnings.concat();
+        for (decimals, parts, coarse) in [(0, 1, true), (0, 2, false), (1, 1, false)] {
+            let reading = Reading {
+                bound: 9.96,
+                ..reading(decimals, parts)
+            };
+            let said = warnings(&reading, &[1.3, -1.2]);
+            assert_eq!(said.contains("multiples of 1, and no answer exceeds 10:"), coarse);
+            assert_eq!(said.is_empty(), !coarse);
+        }
+        let mut vector = reading(1, 1);
+        vector.labels.clear();
+        assert!(warnings(&vector, &[1.2, -1.0]).is_empty());
+        let said = warnings(&vector, &[0.9, -0.8]);
+        assert!(said.contains("of 0.1, and the mean entry is 0.85:"), "{said}");
+        vector.normalise = true;
+        let said = warnings(&vector, &[0.9, -0.8]);
+        assert!(said.contains("of 0.084, and the mean entry is 0.71:"), "{said}");
+        assert!(warnings(&vector, &[3.0, -4.0]).is_empty());
     }
 
     #[test]

@@ -4,12 +4,13 @@ use super::bytes::{self, Bpe, WHAT};
 use super::normalize::{words, BertNormalizer};
 use super::template::{templates, Post, Slot};
 use crate::error::{damaged, unasked, Result};
-use crate::program::MASKS;
+use crate::program::{MASKS, SPAN};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-/// What tokenizers call the token of a word to fill in.
+/// What tokenizers call the token of a word to fill in, and the one that stands for what they do not know.
 const MASK: [&str; 2] = ["[MASK]", "<mask>"];
+const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
 /// Characters of a text.
 const MAX_CHARACTERS: usize = 1 << 20;
 
@@ -243,11 +244,21 @@ impl Tokenizer {
         MASK.iter().find_map(|&name| Some((added(name)?.id, name)))
     }
 
-    /// Refuses texts that a task cannot be about: without a mask.
+    /// Whether tokens are of a text of which none is known: any other such text is the same to the model.
+    pub fn knows_nothing_of(&self, tokens: &[Token]) -> bool {
+        let own = tokens.iter().filter(|token| token.origin.is_some());
+        let ids: BTreeSet<u32> = own.map(|token| token.id).collect();
+        !ids.is_empty() && ids.iter().all(|&id| UNKNOWN.contains(&&*self.piece(id)))
+    }
+
+    /// Refuses texts that a task cannot be about: a question without its context, a text without a mask.
     ///
     /// # Errors
     /// [`crate::ClientError::Text`], which spells the mask.
     pub fn require_fit(&self, task: &str, texts: &[&str]) -> Result<()> {
+        if task == SPAN && texts.len() < 2 {
+            return unasked("this model answers from a context: give one beside the question");
+        }
         if task != MASKS {
             return Ok(());
         }

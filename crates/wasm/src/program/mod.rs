@@ -83,6 +83,11 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Whether an answer is the vector of a text.
+    pub(crate) fn is_vector(&self) -> bool {
+        self.task == "text" && self.labels.is_empty()
+    }
+
     /// What numbers are rounded to multiples of, of a model that does not normalise.
     pub(crate) fn step(&self) -> f64 {
         10f64.powi(-(self.decimals as i32)) / f64::from(self.parts)

@@ -63,6 +63,24 @@ fn tokens_of_bytes_are_those_of_the_library_and_spell_the_text() {
 }
 
 #[test]
+fn a_text_of_which_nothing_is_known_is_told_apart() {
+    let tokenizer = Tokenizer::parse(&default_tokenizer(), 15_000).unwrap();
+    let nothing = |text| tokenizer.knows_nothing_of(&tokenizer.tokens(&[text]).unwrap());
+    assert!(nothing("\u{1f980}") && nothing("\u{1f980} \u{1f980}") && !nothing("a \u{1f980}"));
+    assert!(!tokenizer.knows_nothing_of(&[]));
+}
+
+#[test]
+fn texts_that_a_task_cannot_be_about_are_refused() {
+    let tokenizer = Tokenizer::parse(&default_tokenizer(), 15_000).unwrap();
+    let refused = |task, texts: &[&str]| tokenizer.require_fit(task, texts).err().map(|e| e.to_string());
+    assert!(refused("span", &["how tall is it"]).unwrap().contains("context"));
+    assert!(refused("words", &["a film"]).is_some());
+    assert_eq!(refused("span", &["how tall", "the tower"]), None);
+    assert_eq!(refused("words", &["a [MASK] film"]), None);
+}
+
+#[test]
 fn empty_texts_are_refused() {
     let tokenizer = Tokenizer::parse(&default_tokenizer(), 15_000).unwrap();
     for text in ["", "  \n", "\u{200b}\u{7}"] {

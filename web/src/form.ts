@@ -124,26 +124,18 @@ export function showWay(held: boolean): void {
   for (const each of [temperature, ...(temperature.labels ?? [])]) each.hidden = temperature.disabled;
 }
 
-/** The context of a question, or the second text of a pair; else empty. */
-export function secondText(): string {
-  return kind() === "answer" || kind() === "classify" ? lines.value.trim() && lines.value : "";
-}
-
 /** The lines of the second field, of a model that a search is made with. */
 export function searchLines(): string[] {
   return kind() === "embed" ? lines.value.split("\n").filter((line) => line.trim()) : [];
 }
 
-export function wish(): Wish {
-  const heat = temperature.disabled ? 0 : Number(temperature.value);
-  return { most: Number(most.value), thousandths: Math.round(1000 * heat) };
-}
-
 /** What the form asks now. */
 export function question(): Question {
-  const { labels } = chosenModel();
-  const fields = { second: secondText(), lines: lines.value, wish: wish() };
-  return { kind: kind(), labels, offer: chosenOffer(), ...fields };
+  const [{ labels }, what] = [chosenModel(), kind()];
+  const second = what === "answer" || what === "classify" ? lines.value.trim() && lines.value : "";
+  const heat = temperature.disabled ? 0 : Number(temperature.value);
+  const wish = { most: Number(most.value), thousandths: Math.round(1000 * heat) };
+  return { kind: what, second, lines: lines.value, labels, wish, offer: chosenOffer() };
 }
 
 /** Fits the form to the model that is chosen. fresh: with its first example. */

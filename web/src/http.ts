@@ -1,11 +1,7 @@
 /** Calls of the service's API, with its problems in words. */
 
-export interface Sent {
-  readonly method?: string;
+export interface Sent extends Pick<RequestInit, "method" | "body" | "signal" | "keepalive"> {
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: Uint8Array<ArrayBuffer>;
-  readonly signal?: AbortSignal;
-  readonly keepalive?: boolean;
 }
 
 /** A failure that the same call will not get over. code: the server's word for it (`tacita.server.http`). */

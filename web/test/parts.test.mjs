@@ -227,7 +227,7 @@ function played(answers) {
   return calls;
 }
 
-const upload = { model: "m", scheme: "thor", plan: "p", token: "", id: "i", total: 9 };
+const upload = { model: "m", scheme: "thor", plan: "p", token: "", key: "i", total: 9 };
 const piece = { kind: "chunk", begin: 4, bytes: new Uint8Array(5), whole: "hash" };
 const sent = (answers) => {
   const calls = played(answers);

@@ -212,11 +212,7 @@ class FilesClient {
   private uploadFailed: (error: unknown) => void = () => undefined;
 
   private async upload(chunk: Chunk): Promise<void> {
-    const { model, offer, token } = this.place;
-    const { signal } = this.aborter;
-    const { scheme, plan } = offer;
-    const upload = { model, scheme, plan, token, id: this.key, total: this.total, signal };
-    await send(upload, chunk);
+    await send({ ...this.asking(), plan: this.place.offer.plan, total: this.total }, chunk);
     const { length } = chunk.bytes;
     this.sent += length;
     this.pass(true, chunk.bytes);

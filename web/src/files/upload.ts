@@ -3,21 +3,17 @@
 import { call, pause, refusal, sha256 } from "../http.js";
 import { CHUNK_BYTES } from "./chunks.js";
 import type { Chunk } from "./messages.js";
+import type { Asking } from "./request.js";
 
 const WAITS = [1000, 2000, 4000, 8000, 16_000]; // milliseconds before a piece is tried again
 const FINAL = [400, 401, 403, 404, 411, 413, 422]; // statuses that trying again does not change
 
 const UNTOUCHED = 8 * CHUNK_BYTES;
 
-/** Where an upload goes. id: the key's. total: bytes of all pieces. */
-export interface Upload {
-  readonly model: string;
-  readonly scheme: string;
+/** Where an upload goes. total: bytes of all pieces. */
+export interface Upload extends Omit<Asking, "text"> {
   readonly plan: string;
-  readonly token: string;
-  readonly id: string;
   readonly total: number;
-  readonly signal: AbortSignal;
 }
 
 /** Sends a piece, however often that takes. Rejects where the server refuses it, or stays away. */
@@ -45,7 +41,7 @@ function collectSoon(): void {
 function put(upload: Upload, chunk: Chunk, hash: string): Promise<Response> {
   const { begin, bytes, whole } = chunk;
   const query = new URLSearchParams({ model: upload.model, scheme: upload.scheme }).toString();
-  return call(`/v1/keys/${upload.id}?${query}`, upload.token, {
+  return call(`/v1/keys/${upload.key}?${query}`, upload.token, {
     method: "PUT",
     headers: {
       "Content-Type": "application/octet-stream",
@@ -60,8 +56,8 @@ function put(upload: Upload, chunk: Chunk, hash: string): Promise<Response> {
 }
 
 /** Whether a piece came after all. Rejects where the server stands at neither of its ends. */
-async function arrived({ id, token, signal }: Upload, chunk: Chunk): Promise<boolean> {
-  const response = await call(`/v1/keys/${id}`, token, { signal }).catch(() => null);
+async function arrived({ key, token, signal }: Upload, chunk: Chunk): Promise<boolean> {
+  const response = await call(`/v1/keys/${key}`, token, { signal }).catch(() => null);
   if (!response?.ok) return false;
   const { received, complete } = (await response.json()) as { received: number; complete: boolean };
   if (complete || received === chunk.begin + chunk.bytes.length) return chunk.whole === null || complete;

@@ -90,13 +90,8 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
         "multi_label" if known => logits.iter().map(|v| 0.5 * (1.0 + (0.5 * v).tanh())).collect(),
         _ => vec![],
     };
-    let named = reading.labels.iter().zip(scores);
-    let mut scores: Vec<Score> = named
-        .map(|(label, score)| Score {
-            label: label.clone(),
-            score,
-        })
-        .collect();
+    let named = reading.labels.iter().cloned().zip(scores);
+    let mut scores: Vec<Score> = named.map(|(label, score)| Score { label, score }).collect();
     scores.sort_by(|a, b| b.score.total_cmp(&a.score));
     let holds = |score: &&Score| reading.problem == "single_label" || score.score > 0.5;
     Answer {

@@ -131,32 +131,19 @@ impl PublicPart {
 
 /// Names and shapes of the tables, in alphabetical order (`tacita.texts.embedding.table_shapes`).
 pub(crate) fn shapes(front: &FrontConfig, hidden: usize) -> BTreeMap<String, (usize, usize)> {
-    let size = if front.embedding_size > 0 {
-        front.embedding_size
-    } else {
-        hidden
-    };
+    let there = |yes: bool, rows: usize| if yes { rows } else { 0 };
+    let (norm, projects) = (front.embedding_norm, front.embedding_size > 0);
+    let size = there(projects, front.embedding_size) + there(!projects, hidden);
     let places = front.first_position.saturating_add(front.positions);
+    let places = there(front.position_table, places);
     let named = [
         ("word_embeddings.weight", front.vocab, size),
-        (
-            "position_embeddings.weight",
-            if front.position_table { places } else { 0 },
-            size,
-        ),
+        ("position_embeddings.weight", places, size),
         ("token_type_embeddings.weight", front.types, size),
-        ("LayerNorm.weight", usize::from(front.embedding_norm), size),
-        (
-            "LayerNorm.bias",
-            usize::from(front.embedding_norm && front.embedding_beta),
-            size,
-        ),
-        (
-            "projection.weight",
-            if front.embedding_size > 0 { hidden } else { 0 },
-            size,
-        ),
-        ("projection.bias", usize::from(front.embedding_size > 0), hidden),
+        ("LayerNorm.weight", there(norm, 1), size),
+        ("LayerNorm.bias", there(norm && front.embedding_beta, 1), size),
+        ("projection.weight", there(projects, hidden), size),
+        ("projection.bias", there(projects, 1), hidden),
     ];
     let kept = named.into_iter().filter(|&(_, rows, _)| rows > 0);
     kept.map(|(name, rows, columns)| (format!("embeddings.{name}"), (rows, columns)))

@@ -27,24 +27,20 @@ const MOST_THOUSANDTHS: u32 = 8000;
 
 /// What is wished of a text. most: tokens. thousandths: of the temperature, 0 for the likeliest token.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
 pub struct Wish {
-    /// See above.
     pub most: usize,
-    /// See above.
     pub thousandths: u32,
 }
 
-/// One token of a text. text: what it adds, empty while a character is not complete. last: whether none
+/// One token of a text. id: its number. text: what it adds, empty while a character is not complete. last: whether none
 /// follows. near: what the tokens spell that might as well have come in its place, where its chooser says.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
 pub struct Written {
-    /// Its number.
     pub id: u32,
-    /// See above.
     pub text: String,
-    /// See above.
     pub last: bool,
-    /// See above.
     pub near: Vec<String>,
 }
 

@@ -90,11 +90,8 @@ impl Client {
 
     /// Bytes of the file of evaluation keys.
     pub fn key_bytes(&self) -> u64 {
-        let records = self
-            .specs
-            .iter()
-            .map(|spec| key_record_bytes(self.params(), spec) as u64);
-        HEADER_BYTES as u64 + records.sum::<u64>()
+        let bytes = |spec| key_record_bytes(self.params(), spec) as u64;
+        HEADER_BYTES as u64 + self.specs.iter().map(bytes).sum::<u64>()
     }
 
     /// Refuses a text, or a pair, that cannot be asked about, before keys are made for it.

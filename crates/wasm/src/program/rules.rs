@@ -186,7 +186,7 @@ fn shared(what: &Do, x: &Value) -> Option<Vec<Value>> {
         Do::Relu { ring } if x.ring == ring => Some(like(x, ring)),
         Do::Square { ring, to, slack } if x.ring == ring && slack < WORD => Some(like(x, to)),
         Do::Tanh(ref f) | Do::Elu(ref f) => {
-            let fits = x.ring == f.ring && f.fraction < f.ring && few(f.range);
+            let fits = x.ring == f.ring && f.fraction < f.ring && f.finer < f.to && few(f.range);
             fits.then(|| like(x, f.to))
         }
         Do::Gelu(ref bump) => {

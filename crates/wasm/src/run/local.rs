@@ -1,23 +1,22 @@
-//! Steps that need no message.
-use super::checks::{fixed, held};
+//! Steps that need no message. Shapes and formats were checked with the program (`program::sizes`).
 use super::rotary::{turned_from, Angles};
 use super::Walk;
 use crate::error::Result;
 use crate::program::{Do, Hide};
-use crate::tensor::{misfit, ring, Tensor};
+use crate::tensor::{misfit, Tensor};
 use tacita_mpc::Ring;
 
 impl<M> Walk<'_, M> {
     /// What needs no message, if this is it.
     pub(super) fn local(&self, what: &Do, x: &Tensor) -> Result<Option<Tensor>> {
         Ok(Some(match what {
-            Do::ShiftDown { bits, ring: to } => self.shifted_down(x, *bits, ring(*to)?)?,
-            Do::ShiftUp { bits, ring: to } => shifted_up(x, *bits, ring(*to)?)?,
-            Do::Reduce { ring: to } if *to <= x.ring().bits() => x.map(ring(*to)?, |v| v),
-            Do::Scale { factor, ring: to } => {
-                held(x, *to)?;
-                x.map(ring(*to)?, |v| v.wrapping_mul(*factor as u64))
+            Do::ShiftDown { bits, ring } => {
+                let unit = u64::from(self.party.is_client()); // which is right on average
+                x.map(Ring::new(*ring), |v| (v >> bits).wrapping_add(unit))
             }
+            Do::ShiftUp { bits, ring } => x.map(Ring::new(*ring), |v| v << bits),
+            Do::Reduce { ring } => x.map(Ring::new(*ring), |v| v),
+            Do::Scale { factor, .. } => x.map(x.ring(), |v| v.wrapping_mul(*factor as u64)),
             Do::Rows { count } => x.rows(*count)?,
             Do::Heads { count } => x.heads(*count)?,
             Do::Merge {} => x.merged()?,
@@ -31,20 +30,10 @@ impl<M> Walk<'_, M> {
         }))
     }
 
-    /// Without the low bits; the client adds the unit that makes it right on average.
-    fn shifted_down(&self, x: &Tensor, bits: u32, to: Ring) -> Result<Tensor> {
-        if bits >= x.ring().bits() || x.ring().bits() - bits != to.bits() {
-            return misfit(format!("a shift by {bits} from {:?} to {to:?}", x.ring()));
-        }
-        let unit = u64::from(self.party.is_client());
-        Ok(x.map(to, |v| (v >> bits).wrapping_add(unit)))
-    }
-
     /// The client's share without the gap where a query does not see a key.
     fn hidden(&self, hide: &Hide, x: &Tensor) -> Result<Tensor> {
         let &Hide { gap, back, on, .. } = hide;
-        let ((_, queries, keys), form) = (x.matrices()?, fixed(hide.ring, hide.fraction)?);
-        held(x, hide.ring)?;
+        let (_, queries, keys) = x.matrices()?;
         if !self.party.is_client() {
             return Ok(x.clone());
         }
@@ -62,7 +51,7 @@ impl<M> Walk<'_, M> {
                 && on.is_none_or(|on| key <= query.saturating_add(on));
             mask[key] && near || on == Some(0) && key == query
         };
-        let less = form.ring.from_signed(gap << hide.fraction);
+        let less = x.ring().from_signed(gap << hide.fraction);
         let place = |at: usize| ((at / keys) % queries, at % keys);
         let values = x.values().iter().enumerate().map(|(at, &v)| {
             let (query, key) = place(at);
@@ -71,7 +60,7 @@ impl<M> Walk<'_, M> {
                 false => v.wrapping_sub(less),
             }
         });
-        Tensor::new(x.shape().to_vec(), form.ring, values.collect())
+        Tensor::new(x.shape().to_vec(), x.ring(), values.collect())
     }
 
     /// Rows turned by their positions.
@@ -97,10 +86,9 @@ impl<M> Walk<'_, M> {
     }
 
     /// 1/n for each of the n real tokens, at the client, up or down so that all are 1 together.
-    pub(super) fn average(&self, fraction: u32, bits: u32) -> Result<Tensor> {
-        let form = fixed(bits, fraction)?;
+    pub(super) fn average(&self, fraction: u32, ring: Ring) -> Result<Tensor> {
         if !self.party.is_client() {
-            return Tensor::new(vec![1, 1, self.all_rows], form.ring, vec![0; self.all_rows]);
+            return Tensor::new(vec![1, 1, self.all_rows], ring, vec![0; self.all_rows]);
         }
         let real = self.mask.iter().filter(|&&real| real).count().max(1) as f64;
         let (mut rows, mut end) = (0.0, 0.0);
@@ -108,16 +96,9 @@ impl<M> Walk<'_, M> {
             let begin = end;
             rows += f64::from(u8::from(counts));
             end = (rows / real * f64::from(fraction).exp2()).round_ties_even();
-            form.ring.from_signed((end - begin) as i64)
+            ring.from_signed((end - begin) as i64)
         };
         let weights = self.mask.iter().map(weight).collect();
-        Tensor::new(vec![1, 1, self.all_rows], form.ring, weights)
+        Tensor::new(vec![1, 1, self.all_rows], ring, weights)
     }
-}
-
-fn shifted_up(x: &Tensor, bits: u32, to: Ring) -> Result<Tensor> {
-    if bits >= 64 || to.bits() != 64.min(x.ring().bits() + bits) {
-        return misfit(format!("a shift by {bits} from {:?} to {to:?}", x.ring()));
-    }
-    Ok(x.map(to, |v| v << bits))
 }

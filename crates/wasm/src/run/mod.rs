@@ -1,6 +1,5 @@
 //! Runs a program on this party's shares. Either party can: the client with its text's mask, the server with
 //! its weights.
-mod checks;
 mod local;
 mod masked;
 mod rotary;
@@ -119,12 +118,10 @@ impl Prepared {
 
 /// What a run stands on. mask: which rows are real of all so far, at the client alone; empty at the server.
 /// past: rows before; afterwards with those of the run. prepared: for a single row.
+#[allow(missing_docs)]
 pub struct Standing<'a> {
-    /// See above.
     pub mask: &'a [bool],
-    /// See above.
     pub past: &'a mut Past,
-    /// See above.
     pub prepared: Option<&'a mut Prepared>,
 }
 
@@ -294,7 +291,7 @@ impl<M: Model> Walk<'_, M> {
             (Do::Tiles(_), &[q, k, v]) => self.tiled([q, k, v]),
             (Do::Join {}, [x]) => Ok(vec![self.joined(x)?]),
             (Do::Softmax(formats), [x]) => self.softmax(formats, x),
-            (Do::Average { fraction, ring }, []) => Ok(vec![self.average(*fraction, *ring)?]),
+            (Do::Average { fraction, ring }, []) => Ok(vec![self.average(*fraction, Ring::new(*ring))?]),
             (Do::Linear(map), [x]) => Ok(vec![self.linear(number, *map, x)?]),
             (Do::Append { store, .. }, [x]) => {
                 let rows = match self.past.stores.get(*store) {

@@ -1,61 +1,54 @@
-//! Steps with the other party: calls of the engine's protocols.
-use super::checks::{fixed, held};
+//! Steps with the other party: calls of the engine's protocols. Shapes and formats were checked with the program
+//! (`program::sizes`).
 use super::{Model, Walk};
 use crate::error::Result;
 use crate::program::{gelu_form, silu_form, Bounds, Do, Map, Product, Softmax};
-use crate::tensor::{misfit, ring, Tensor};
+use crate::tensor::{misfit, Tensor};
 use tacita_mpc::compare;
 use tacita_mpc::linear::{self, Dims, Options};
-use tacita_mpc::nonlinear::{self, few};
+use tacita_mpc::nonlinear::{self, few, Fixed};
+use tacita_mpc::Ring;
 
 impl<M: Model> Walk<'_, M> {
     /// Operations of one tensor with the other party.
     pub(super) fn shared(&mut self, what: &Do, x: &Tensor) -> Result<Tensor> {
-        let party = &mut *self.party;
+        let (party, values, ring) = (&mut *self.party, x.values(), x.ring());
         let (to, values) = match *what {
-            Do::Extend { ring: bits, to } => {
-                let to = ring(to)?;
-                (to, compare::extend(party, held(x, bits)?, x.ring(), to)?)
+            Do::Extend { to, .. } => {
+                let to = Ring::new(to);
+                (to, compare::extend(party, values, ring, to)?)
             }
-            Do::Relu { ring: bits } => {
-                let values = held(x, bits)?;
-                let negative = compare::negative(party, values, x.ring())?;
-                let below = compare::select(party, &negative, values, x.ring())?;
-                let rest = values.iter().zip(below).map(|(&v, b)| x.ring().sub(v, b));
-                (x.ring(), rest.collect())
+            Do::Relu { .. } => {
+                let negative = compare::negative(party, values, ring)?;
+                let below = compare::select(party, &negative, values, ring)?;
+                let rest = values.iter().zip(below).map(|(&v, b)| ring.sub(v, b));
+                (ring, rest.collect())
             }
-            Do::Square {
-                ring: bits,
-                to,
-                slack,
-            } => {
-                let to = ring(to)?;
-                (to, few::square_any(party, held(x, bits)?, x.ring(), to, slack)?)
+            Do::Square { to, slack, .. } => {
+                let to = Ring::new(to);
+                (to, few::square_any(party, values, ring, to, slack)?)
             }
             Do::Tanh(ref f) | Do::Elu(ref f) => {
-                let (from, to) = (fixed(f.ring, f.fraction)?, fixed(f.to, f.finer)?);
+                let (from, to) = (Fixed::new(f.ring, f.fraction), Fixed::new(f.to, f.finer));
                 let function = match *what {
                     Do::Elu(_) => nonlinear::elu,
                     _ => nonlinear::tanh,
                 };
-                let values = function(party, held(x, f.ring)?, from, to, f.range)?;
-                (to.ring, values)
+                (to.ring, function(party, values, from, to, f.range)?)
             }
             Do::Gelu(ref bump) => {
-                let (from, to) = bump.formats()?;
+                let (from, to) = (Fixed::new(bump.ring, bump.fraction), Ring::new(bump.to));
                 let Some(form) = gelu_form(&bump.form) else {
                     return misfit("a form of GELU that is not known");
                 };
-                let values = held(x, bump.ring)?;
                 let values = nonlinear::gelu_with(party, values, from, to, form, bump.range)?;
                 (to, values)
             }
             Do::Silu(ref bump) => {
-                let (from, to) = bump.formats()?;
+                let (from, to) = (Fixed::new(bump.ring, bump.fraction), Ring::new(bump.to));
                 let Some(form) = silu_form(&bump.form) else {
                     return misfit("a form of SiLU that is not known");
                 };
-                let values = held(x, bump.ring)?;
                 (to, nonlinear::silu(party, values, from, to, form, bump.range)?)
             }
             Do::Norm(ref bounds) => return self.norm(bounds, x),
@@ -70,9 +63,9 @@ impl<M: Model> Walk<'_, M> {
         let &[rows, inputs] = x.shape() else {
             return misfit(format!("a map on {:?}", x.shape()));
         };
-        let (dims, to) = (dims(1, rows, inputs, outputs), ring(map.ring)?);
+        let (dims, to) = (dims(1, rows, inputs, outputs), x.ring());
         let (weights, bias) = self.model.linear().unzip();
-        let (weights, values) = (weights.as_deref(), held(x, map.ring)?);
+        let (weights, values) = (weights.as_deref(), x.values());
         let ahead = self
             .prepared
             .as_mut()
@@ -98,7 +91,7 @@ impl<M: Model> Walk<'_, M> {
 
     /// A product of shared matrices, from what was prepared where a row is left of it.
     fn product(&mut self, number: usize, what: &Product, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-        let (bits, opened, transposed) = (what.ring, what.opened, what.transposed);
+        let (opened, transposed) = (what.opened, what.transposed);
         let ahead = self
             .prepared
             .as_mut()
@@ -108,37 +101,33 @@ impl<M: Model> Walk<'_, M> {
             return ahead.times(self.party, x, newest.values());
         }
         let right = if transposed { y.transposed()? } else { y.clone() };
-        let (&[heads, rows, inner], &[others, meets, columns]) = (x.shape(), right.shape()) else {
+        let (&[heads, rows, inner], &[_, _, columns]) = (x.shape(), right.shape()) else {
             return misfit(format!("a product of {:?}", x.shape()));
         };
-        if (heads, inner) != (others, meets) {
-            return misfit(format!("a product of {:?} and {:?}", x.shape(), right.shape()));
-        }
-        let (dims, to) = (dims(heads, rows, inner, columns), ring(bits)?);
+        let (dims, to) = (dims(heads, rows, inner, columns), x.ring());
         let options = Options {
             opened,
             ..Options::default()
         };
-        let (left, right) = (held(x, bits)?, held(&right, bits)?);
+        let (left, right) = (x.values(), right.values());
         let found = linear::share_times_share_with(self.party, left, right, dims, to, options)?;
         Tensor::new(vec![heads, rows, columns], to, found)
     }
 
     fn norm(&mut self, f: &Bounds, x: &Tensor) -> Result<Tensor> {
-        let (from, to) = (fixed(f.ring, f.fraction)?, fixed(f.to, f.finer)?);
+        let (from, to) = (Fixed::new(f.ring, f.fraction), Fixed::new(f.to, f.finer));
         let (heads, rows, cols) = x.matrices()?;
         let norm = f.norm(heads * rows, cols);
         let (factors, offsets) = self.model.norm().unzip();
-        let values = held(x, f.ring)?;
         let (factors, offsets) = (factors.as_deref(), offsets.as_deref());
-        let found = nonlinear::layer_norm(self.party, values, from, &norm, factors, offsets, to)?;
+        let found = nonlinear::layer_norm(self.party, x.values(), from, &norm, factors, offsets, to)?;
         Tensor::new(x.shape().to_vec(), to.ring, found)
     }
 
     pub(super) fn softmax(&mut self, f: &Softmax, x: &Tensor) -> Result<Vec<Tensor>> {
         let (before, rows, cols) = x.matrices()?;
-        let (power, inverse) = (ring(f.power)?, fixed(f.to, f.inverse)?);
-        let (from, values, rows) = (fixed(f.ring, f.fraction)?, held(x, f.ring)?, before * rows);
+        let (power, inverse) = (Ring::new(f.power), Fixed::new(f.to, f.inverse));
+        let (from, values, rows) = (Fixed::new(f.ring, f.fraction), x.values(), before * rows);
         let party = &mut *self.party;
         let (powers, inverses) =
             nonlinear::softmax_parts(party, values, rows, cols, from, f.range, power, inverse)?;
@@ -152,17 +141,10 @@ impl<M: Model> Walk<'_, M> {
     /// Operations of two tensors.
     pub(super) fn pair(&mut self, number: usize, what: &Do, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         match *what {
-            Do::Add { ring: bits } => x.plus(y, ring(bits)?),
-            Do::Times {
-                held: from,
-                short,
-                ring: bits,
-                slack,
-            } => {
-                let (short, to) = (ring(short)?, ring(bits)?);
-                let (factors, values) = (held(x, from)?, held(y, bits)?);
-                let rings = [x.ring(), short];
-                let found = few::scaled_any(self.party, factors, rings, values, to, slack)?;
+            Do::Add { ring } => x.plus(y, Ring::new(ring)),
+            Do::Times { short, slack, .. } => {
+                let (rings, to) = ([x.ring(), Ring::new(short)], y.ring());
+                let found = few::scaled_any(self.party, x.values(), rings, y.values(), to, slack)?;
                 Tensor::new(y.shape().to_vec(), to, found)
             }
             Do::Product(ref product) => self.product(number, product, x, y),
@@ -171,7 +153,6 @@ impl<M: Model> Walk<'_, M> {
     }
 }
 
-/// Sizes that were checked with the program (`program::sizes`).
 fn dims(batch: usize, k: usize, m: usize, n: usize) -> Dims {
     Dims { k, m, n, batch }
 }

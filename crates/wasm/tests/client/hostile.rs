@@ -87,6 +87,7 @@ fn steps_with_other_numbers_are_refused() {
         r#"{"softmax":{"ring":64,"fraction":63,"range":4294967295,"power":1,"to":1,"inverse":0}}"#,
         r#"{"square":{"ring":64,"to":64,"slack":4294967295}}"#,
         r#"{"tanh":{"ring":64,"fraction":18,"to":64,"finer":18,"range":4294967295}}"#,
+        r#"{"tanh":{"ring":64,"fraction":18,"to":64,"finer":64,"range":3}}"#,
         r#"{"elu":{"ring":64,"fraction":18,"to":64,"range":3}}"#,
         r#"{"elu":{"ring":64,"fraction":64,"to":64,"finer":18,"range":3}}"#,
         r#"{"gelu":{"ring":64,"fraction":18,"to":64,"range":4294967295,"form":"abs4"}}"#,

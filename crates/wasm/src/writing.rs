@@ -33,8 +33,8 @@ pub struct Wish {
     pub thousandths: u32,
 }
 
-/// One token of a text. id: its number. text: what it adds, empty while a character is not complete. last: whether none
-/// follows. near: what the tokens spell that might as well have come in its place, where its chooser says.
+/// One token of a text. id: its number. text: what it adds, empty while a character is not complete. last:
+/// whether none follows. near: what the tokens spell that might as well have come, where its chooser says.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Written {

@@ -264,8 +264,8 @@ impl File {
         (0.0..=MOST_GAP).contains(&self.gap) && bounds && self.decimals <= CHOICE_DECIMALS
     }
 
-    /// Noise of the last rescaling alone, halved (`tacita.plans.answers.least_noise`): a plan that states less
-    /// would have noise shown, which depends on the key. A little less, since scales are not all alike.
+    /// Noise of the last rescaling alone, halved (`tacita.plans.answers.least_noise`): a plan that states
+    /// less would have noise shown, which depends on the key. A little less, since scales are not all alike.
     fn least_noise(&self, params: &CkksParameters) -> f64 {
         let level = self.response.first().map_or(0, |tensor| tensor.level);
         let native = params.native_level("plan", level).unwrap_or(0); // other levels are refused below

@@ -19,7 +19,7 @@ pub const MAX_BYTES: usize = 8 << 20;
 const FORMAT: &str = "tacita-two-party-program";
 const VERSION: u32 = 2;
 const WHAT: &str = "program";
-/// Tasks: what comes next, words for masks (a number for each word of the vocabulary), an answer in a context.
+/// Tasks: what comes next, words for masks (a number for each of the vocabulary), an answer in a context.
 pub(crate) const WRITES: &str = "next";
 pub(crate) const MASKS: &str = "words";
 pub(crate) const SPAN: &str = "span";

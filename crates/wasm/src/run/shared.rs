@@ -1,5 +1,5 @@
-//! Steps with the other party: calls of the engine's protocols. Shapes and formats were checked with the program
-//! (`program::sizes`).
+//! Steps with the other party: calls of the engine's protocols. Shapes and formats were checked with the
+//! program (`program::sizes`).
 use super::{Model, Walk};
 use crate::error::Result;
 use crate::program::{gelu_form, silu_form, Bounds, Do, Map, Product, Softmax};

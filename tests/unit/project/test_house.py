@@ -25,7 +25,7 @@ LINES = {
     "blocks": 1458,  # attention by tiles (decision 105)
     "checkpoint": 2593,  # decoders behind public tokens (decision 98)
     "cli": 6727,  # windows, devices of OpenCL, files of prompts (89, 93, 105 to 125, 140)
-    "client": 3169,  # requests on all threads, windows, texts by requests, kept rows (95, 105 to 140)
+    "client": 3167,  # requests on all threads, windows, texts by requests, kept rows (95, 105 to 140)
     "data": 39,
     "evaluate": 1750,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
     "gateway": 518,  # decisions 125, 140
@@ -36,7 +36,7 @@ LINES = {
     "planning": 4616,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
     "plans": 3192,  # decisions 125, 140
     "schemes": 1525,  # a device (decision 122)
-    "server": 8342,  # a worker on a device; texts whose rows are kept (decisions 122, 125, 140)
+    "server": 8362,  # a worker on a device; texts whose rows are kept (decisions 122, 125, 140)
     "slots": 2736,  # texts side by side; tables and operands in parts; noise (94, 107, 132, 136, 138)
     "texts": 2314,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119, 125)
     "two_party": 6326,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)

@@ -137,9 +137,9 @@ fn coarse(reading: &Reading, values: &[f64], length: f64, step: f64) -> Option<S
     })
 }
 
-/// The length that a vector is divided by, where it is, and what numbers are rounded to multiples of: divided
-/// by it too and rounded up to two digits (`tacita.plans.answers.rounded`), so that no digit is finer than the
-/// vector's.
+/// The length that a vector is divided by, where it is, and what numbers are rounded to multiples of:
+/// divided by it too and rounded up to two digits (`tacita.plans.answers.rounded`), so that no digit is
+/// finer than the vector's.
 fn units(reading: &Reading, values: &[f64]) -> (f64, f64) {
     if !reading.normalise {
         return (1.0, reading.step());

@@ -225,3 +225,15 @@ def test_given_hidden_states_are_checked():
 def test_shapes_name_every_tensor_once():
     config = make_random_checkpoint(layers=3).config
     assert len(tensor_shapes(config)) == 5 + 16 * 3 + 2 + 2
+
+
+def test_a_cross_encoder_has_one_module(tmp_path):
+    module = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
+    folder = write_folder(make_random_checkpoint(labels=("score",)), tmp_path)
+    (folder / "modules.json").write_text(json.dumps([module]))
+    settings = folder / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"model_type": "CrossEncoder", "default_prompt_name": None}))
+    assert (load(folder).config.pooling, load(folder).config.problem) == ("pooler", "regression")
+    settings.write_text(json.dumps({"default_prompt_name": "query"}))
+    with pytest.raises(CheckpointError, match="default_prompt_name is 'query'"):
+        load(folder)

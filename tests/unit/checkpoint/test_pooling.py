@@ -234,17 +234,6 @@ def test_newer_files_say_the_same_in_other_fields(tmp_path: Path, way: object) -
         load(folder)
 
 
-def test_a_cross_encoder_has_one_module(tmp_path: Path) -> None:
-    folder = write_folder(make_random_checkpoint(labels=("score",)), tmp_path)
-    (folder / "modules.json").write_text(json.dumps(modules("Transformer")))
-    settings = folder / "config_sentence_transformers.json"
-    settings.write_text(json.dumps({"model_type": "CrossEncoder", "default_prompt_name": None}))
-    assert (load(folder).config.pooling, load(folder).config.problem) == ("pooler", "regression")
-    settings.write_text(json.dumps({"default_prompt_name": "query"}))
-    with pytest.raises(CheckpointError, match="default_prompt_name is 'query'"):
-        load(folder)
-
-
 def modules(*kinds: str, **paths: str) -> list[dict[str, object]]:
     standard = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"} | paths
     names = [kind if "." in kind else f"sentence_transformers.models.{kind}" for kind in kinds]

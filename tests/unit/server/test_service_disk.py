@@ -171,7 +171,7 @@ def test_keys_that_are_asked_by_while_others_go_stay(why: str, tmp_path: Path, m
 
         async def removing(row: KeyRow, *held: Any) -> None:
             await remove(row, *held)
-            there.service.texts.begin(client, second, 1)
+            there.service.texts.begin(client, second, 1, None)
 
         monkeypatch.setattr(keys, "remove", removing)
         there.sweep(after=3600.0)

@@ -12,7 +12,6 @@ import pytest
 from service_world import ASKED, KEY, KEYS, World, offers, plan, problem, request_bytes, sha256, world
 
 from tacita.plans import files, wire
-from tacita.plans import wire as receipt
 from tacita.plans.public_folder import open_public
 from tacita.plans.wire import State
 from tacita.progress import Progress
@@ -197,7 +196,7 @@ def test_a_request_is_answered_and_the_answer_signed(there: World, asked: str) -
     response = there.call("GET", f"/v1/requests/{asked}/response")
     assert done.receipt is not None and response.content == b"an answer"
     sent = sha256(request_bytes(there.folder))
-    receipt.check(
+    wire.check(
         done.receipt, there.service.signer, plan=plan().hash, request=sent, response=sha256(response.content)
     )
     assert there.call("DELETE", f"/v1/requests/{asked}").status_code == 204
@@ -338,9 +337,8 @@ def test_a_server_without_a_worker_is_not_ready(there: World) -> None:
 
 def test_a_server_without_the_process_of_its_sessions_is_not_ready(there: World, monkeypatch: Patch) -> None:
     sessions = Sessions(SessionSpec("m", Path("m"), Path("p"), 1, 4, "0" * 64))
-    with monkeypatch.context() as now:
-        now.setitem(there.service.sessions, "m", sessions)
-        problem(there.call("GET", "/readyz", token=""), 503, "not-ready")
+    monkeypatch.setitem(there.service.sessions, "m", sessions)
+    problem(there.call("GET", "/readyz", token=""), 503, "not-ready")
 
 
 def test_want_of_room_is_not_the_clients_fault(there: World, asked: str) -> None:

@@ -61,7 +61,9 @@ class BatchShape:
 
     def total(self, be: Backend, ct: Ct) -> Ct:
         """The sum over tokens, in every token: log2(tokens) rotations, no level."""
-        return rotate_sum(be, ct, self.tokens, self.step)
+        only = [ct]
+        del ct  # or it would take memory until the sum is there
+        return rotate_sum(be, only.pop(), self.tokens, self.step)
 
     def at_tokens(self, values: Array) -> Array:
         """(tokens,) -> slot vector with values[t] in all sequences and lanes of token t."""

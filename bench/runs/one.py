@@ -86,7 +86,13 @@ Measuring = Annotated[
 Several = Annotated[int, option("--inputs", help="Texts, one after the other.", min=2)]
 PlanOnly = Annotated[bool, option("--plan-only", help="Say what the plan takes, keep it in --work.")]
 Cached = Annotated[bool, option("--cache", help="A decoder's rows, one a request; the server keeps earlier.")]
-Again = Annotated[bool, option("--planned", help="Measure the plan that --work has.")]
+Again = Annotated[
+    bool,
+    option(
+        "--planned",
+        help="Measure the plan that --work has: of --plan-only, since `tacita plan` calibrates on all texts.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,13 @@ def one(
         raise InputError("bench one: --planned without --work", hint="the folder of the plan")
     require_device(device, backend != REAL and f"--backend {backend}")
     of_work = Plan.load(require(Workdir(work).plan, "plan")) if planned and work else None
-    tokens = of_work.tokens if of_work else tokens
+    if of_work:
+        tokens, kept = of_work.tokens, bool(of_work.kept)
+        if packing not in (None, of_work.packing) or cache not in (False, kept):
+            raise InputError(
+                f"bench one: --planned, a plan of {of_work.packing}, rows {'' if kept else 'not '}kept",
+                hint="leave out --packing and --cache, which the plan says",
+            )
     if model is None:
         chosen = of_shape(str(shape), layers, tokens, inputs)
     else:

@@ -30,7 +30,7 @@ LINES = {
     "evaluate": 1750,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
     "gateway": 518,  # decisions 125, 140
     "generation": 492,  # what a remote client needs of it is in texts; plans at hand (110, 139, 140)
-    "layouts": 2045,  # texts side by side; cells of one word (decisions 94, 104)
+    "layouts": 2047,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2155,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7340,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
     "planning": 4616,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)

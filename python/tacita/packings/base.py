@@ -67,7 +67,7 @@ class Form:
 
     packed_first: token 0 in place of the copies, where a packing has them. bare: of a function, which leaves
     anything where no feature is (`Linear.bare`), for a norm or an answer. weighed: stored numbers come times
-    the mask, for a mean. balanced: features have no mean. norm: which one takes it as it is stored.
+    the mask, for a mean. zero_mean: features have no mean. norm: which one takes it as it is stored.
     """
 
     encoding: Encoding
@@ -75,7 +75,7 @@ class Form:
     packed_first: bool = False
     bare: bool = False
     weighed: bool = False
-    balanced: bool = False
+    zero_mean: bool = False
     norm: str = ""
 
 

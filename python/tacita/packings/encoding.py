@@ -91,19 +91,19 @@ class OutputSpec:
 
     residual: encoding of the residual's stored numbers. centred: without its mean over features, which is all
     that a LayerNorm sees of it. complete: as a tensor is stored for its readers; else it lacks what a norm
-    gives to its result by itself. balanced: whether the residual has no mean already.
+    gives to its result by itself. zero_mean: whether the residual has no mean already.
     """
 
     exit: float
     residual: Encoding
     centred: bool
     complete: bool = True
-    balanced: bool = False
+    zero_mean: bool = False
 
     @property
-    def uneven(self) -> bool:
+    def centres_residual(self) -> bool:
         """Whether the mean of the residual has to be taken off."""
-        return self.centred and not self.balanced
+        return self.centred and not self.zero_mean
 
     @property
     def back(self) -> float:
@@ -118,7 +118,7 @@ class OutputSpec:
 
     def fold_residual(self, size: int) -> Array:
         """(size, stored): the matrix on the residual's stored numbers."""
-        whole = without_mean(np.eye(size), np.zeros(size), centred=self.uneven)
+        whole = without_mean(np.eye(size), np.zeros(size), centred=self.centres_residual)
         return Encoding(self.residual.scale / self.exit).fold(*whole)[0]
 
 

@@ -114,8 +114,8 @@ class _Walk:
         if self._graph.fused(step):
             self._values[step.name] = block
             return
-        takers, balanced = self._graph.takers(step), self._balanced(step)
-        target = Target(step.name, "", self._bound(step, takers), balanced, self._reader(step, takers))
+        takers, zero_mean = self._graph.takers(step), self._zero_mean(step)
+        target = Target(step.name, "", self._bound(step, takers), zero_mean, _reader(step, takers, zero_mean))
         self._packing.block(block, target)
         self._values[step.name] = self._packing.stored(target, block)
 
@@ -165,22 +165,14 @@ class _Walk:
             raise self._unknown(step)
         self._packing.answer(mapped.x, mapped.dense, mapped.mean)
 
-    def _balanced(self, step: Step) -> bool:
+    def _zero_mean(self, step: Step) -> bool:
         """Whether all that becomes of a sum is read by norms that take its mean off: it may be stored without
         it, and the sums behind it are so for nothing."""
         readers = self._graph.takers(step)
         norms = [reader for reader in readers if reader.op == "norm"]
         centred = all(typing.cast(Norm, reader.node).centred for reader in norms)
         sums = [reader for reader in readers if reader.op == "add" and reader.factor == 1.0]
-        return centred and len(norms) + len(sums) == len(readers) and all(map(self._balanced, sums))
-
-    def _reader(self, step: Step, takers: list[Step]) -> str:
-        """The one norm that reads a sum, all its rows, where the sum is stored with or without its mean as
-        the norm takes it."""
-        match [taker for taker in takers if isinstance(taker.node, Norm)]:
-            case [Step(node=Norm(centred=centred), inputs=inputs) as norm] if inputs == (step.output,):
-                return norm.name if centred == self._balanced(step) else ""
-        return ""
+        return centred and len(norms) + len(sums) == len(readers) and all(map(self._zero_mean, sums))
 
     def _bound(self, step: Step, readers: list[Step]) -> float:
         """The bound of a stored sum: the largest that calibration saw where its readers take it."""
@@ -210,6 +202,15 @@ class _Walk:
             f"no packing has the step {step.name} ({step.op} of {inputs}) in this place",
             hint="blocks are lowered in sums with a tensor that is there",
         )
+
+
+def _reader(step: Step, takers: list[Step], zero_mean: bool) -> str:
+    """The one norm that reads a sum, all its rows, where the sum is stored with or without its mean as the
+    norm takes it."""
+    match [taker for taker in takers if isinstance(taker.node, Norm)]:
+        case [Step(node=Norm(centred=centred), inputs=inputs) as norm] if inputs == (step.output,):
+            return norm.name if centred == zero_mean else ""
+    return ""
 
 
 # The one list of packings. A new one is a folder beside `rows` and `columns`, one row here, and one in

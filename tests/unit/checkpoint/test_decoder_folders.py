@@ -158,7 +158,7 @@ def test_chats_end_as_their_generation_says(tmp_path: Path) -> None:
 
 
 def test_a_decoder_of_vectors_is_refused(tmp_path: Path) -> None:
-    """As Qwen3-Embedding, which would be read as one that writes."""
+    """Qwen3-Embedding is such a folder, and would be read as a model that writes."""
     (tmp_path / "modules.json").write_text("[]")
     with pytest.raises(CheckpointError, match=r"modules\.json: a decoder that gives vectors"):
         config_of(tmp_path, LLAMA)

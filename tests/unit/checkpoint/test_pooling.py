@@ -212,7 +212,7 @@ def test_poolings_and_fields_that_are_refused(changes: dict, reason: str, tmp_pa
 
 @pytest.mark.parametrize("way", ["mean", ["mean"]])
 def test_newer_files_say_the_same_in_other_fields(tmp_path: Path, way: object) -> None:
-    """As sentence-transformers 5.4 and later write them."""
+    """sentence-transformers 5.4 and later write them."""
     folder = write_folder(make_random_checkpoint(labels=()), tmp_path)
     write_sentence_files(folder, 16, "cls", normalise=True)
     newer = {"embedding_dimension": 16, "pooling_mode": way, "include_prompt": True}

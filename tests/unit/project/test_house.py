@@ -32,7 +32,7 @@ LINES = {
     "generation": 492,  # what a remote client needs of it is in texts; plans at hand (110, 139, 140)
     "layouts": 2047,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2155,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
-    "packings": 7340,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
+    "packings": 7341,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
     "planning": 4616,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
     "plans": 3192,  # decisions 125, 140
     "schemes": 1525,  # a device (decision 122)

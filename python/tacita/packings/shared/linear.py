@@ -105,7 +105,7 @@ class Linear(Generic[L]):
             layout, size = self.bare if bare else self.layout, self.layout.size
             matrix, nothing = output.fold_residual(size), np.zeros(size)
             return self.affine(matrix, output.fold(np.zeros((size, 1)), nothing)[1], layout, layout).apply
-        return lambda be, x: self.residual(be, x, self.layout, output.back, centred=output.uneven)
+        return lambda be, x: self.residual(be, x, self.layout, output.back, centred=output.centres_residual)
 
     def adder(self, output: OutputSpec) -> Callable[[Backend, Cts, Cts], Cts]:
         """Plans how a block ends: (what it leaves, the residual) -> their sum.
@@ -122,7 +122,7 @@ class Linear(Generic[L]):
                 low = min(be.level(ct) for ct in out) + 1
                 parts = back.apply(be, [be.drop_to(ct, min(be.level(ct), low)) for ct in x])
             else:
-                parts = self.residual(be, x, self.layout, output.back, centred=output.uneven)
+                parts = self.residual(be, x, self.layout, output.back, centred=output.centres_residual)
             total = tuple(be.add(a, b) for a, b in zip(out, parts, strict=True))
             return self.complete(be, total, self.layout) if output.complete else total
 

@@ -166,7 +166,7 @@ class Lowering(ABC):
         first = block.x.form.first or block.rows == 1
         norm = target.reader if self._linear(first=first).exact else ""
         encoding = Encoding(self._bound(target, first=first))
-        return Tensor(target.live, block.rows, Form(encoding, first, balanced=target.centred, norm=norm))
+        return Tensor(target.live, block.rows, Form(encoding, first, zero_mean=target.centred, norm=norm))
 
     def centre(self, x: Tensor, target: Target) -> None:
         """Leaves a tensor that others read too as the target's norm takes it, without its mean. Levels: of
@@ -299,7 +299,7 @@ class Lowering(ABC):
     def _output(self, target: Target, residual: Form, *, first: bool) -> OutputSpec:
         """How a sum is stored: as its only norm takes it, or within its bound."""
         bound, alone = self._bound(target, first=first), bool(target.norm)
-        return OutputSpec(bound, residual.encoding, target.centred, not alone, residual.balanced)
+        return OutputSpec(bound, residual.encoding, target.centred, not alone, residual.zero_mean)
 
     def _bound(self, target: Target, *, first: bool) -> float:
         """What a sum is divided by: as its norm takes it, where it has one of its own or its layout adds

@@ -1,7 +1,7 @@
 //! The inner product of key switching.
 use super::reference;
 use super::rows::{Doubles, Packed, Rows};
-use super::view::{lengths_fit, View, ViewMut};
+use super::view::{lengths_fit, ViewMut};
 use crate::field::Field;
 use crate::packed::Row;
 use crate::simd::Simd;
@@ -10,9 +10,12 @@ use crate::Modulus;
 /// Products are below 7p/8 and a reduced sum below p/2 + 8: eight products and it stay below 8p.
 pub(super) const LAZY_PRODUCTS: usize = 8;
 
-/// Doubles of the outputs that stay in the first-level cache while the digits pass: five streams at a time,
-/// since more would fall into the same sets of the cache.
-const SWEEP: usize = 512;
+/// Terms at a time, whose sums stay in registers: with the outputs they are five streams of doubles, since more
+/// would fall into the same sets of the first-level cache.
+const TOGETHER: usize = 3;
+
+/// Values between what is read of a key, which comes from memory, and what the caches are asked for.
+const AHEAD: usize = 64;
 
 #[inline(always)]
 pub fn inner_product2<S: Simd>(
@@ -69,39 +72,49 @@ fn sums<S: Simd, K: Rows<S>>(
         out1.fill(0.0);
     }
     let f = Field::new(s, m);
-    for (b, (out0, out1)) in out0.chunks_mut(SWEEP).zip(out1.chunks_mut(SWEEP)).enumerate() {
-        let (mut out0, mut out1) = (ViewMut(s, out0), ViewMut(s, out1));
-        for t in 0..terms {
-            let reduce = t % LAZY_PRODUCTS == LAZY_PRODUCTS - 1;
-            let steps = [t == 0, reduce, t == terms - 1];
-            add_products(f, [&mut out0, &mut out1], (t, b * SWEEP), ds, [k0s, k1s], steps);
+    for t in (0..terms).step_by(TOGETHER) {
+        let outs = [&mut *out0, &mut *out1];
+        match terms - t {
+            1 => add_products::<S, K, 1>(f, outs, t, ds, [k0s, k1s], true),
+            2 => add_products::<S, K, 2>(f, outs, t, ds, [k0s, k1s], true),
+            left => add_products::<S, K, TOGETHER>(f, outs, t, ds, [k0s, k1s], left == TOGETHER),
         }
     }
     true
 }
 
-/// out0 += d*k0 and out1 += d*k1, of limb t from `start` on, without reduction, or with one; the first
-/// product replaces what was there, and the last sums become canonical.
+/// out0 += d*k0 and out1 += d*k1 for T limbs from `t` on, of which the first limb of all replaces what was
+/// there. Sums become canonical behind the last one, else they are reduced.
 #[inline(always)]
-fn add_products<S: Simd, K: Rows<S>>(
+fn add_products<S: Simd, K: Rows<S>, const T: usize>(
     f: Field<S>,
-    [out0, out1]: [&mut ViewMut<'_, S>; 2],
-    (t, start): (usize, usize),
+    [out0, out1]: [&mut [f64]; 2],
+    t: usize,
     ds: Doubles<'_, S>,
     [k0s, k1s]: [K; 2],
-    [first, reduce, last]: [bool; 3],
+    last: bool,
 ) {
-    let d = View(f.s, &ds.1[t][start..start + out0.1.len()]);
-    for i in (0..d.1.len()).step_by(S::LANES) {
-        let here = start + i;
-        let d = d.at(i);
-        let (mut sum0, mut sum1) = (f.mul(d, k0s.at(t, here)), f.mul(d, k1s.at(t, here)));
-        if !first {
+    const { assert!(T <= LAZY_PRODUCTS) }
+    let n = out0.len();
+    let (mut out0, mut out1) = (ViewMut(f.s, out0), ViewMut(f.s, out1));
+    for i in (0..n).step_by(S::LANES) {
+        let d = ds.at(t, i);
+        let (mut sum0, mut sum1) = (f.mul(d, k0s.at(t, i)), f.mul(d, k1s.at(t, i)));
+        if t > 0 {
             (sum0, sum1) = (f.s.add(sum0, out0.at(i)), f.s.add(sum1, out1.at(i)));
+        }
+        for t in t + 1..t + T {
+            let d = ds.at(t, i);
+            sum0 = f.s.add(sum0, f.mul(d, k0s.at(t, i)));
+            sum1 = f.s.add(sum1, f.mul(d, k1s.at(t, i)));
+        }
+        for t in t..t + T {
+            k0s.fetch(t, i + AHEAD);
+            k1s.fetch(t, i + AHEAD);
         }
         if last {
             (sum0, sum1) = (f.canonical_wide(sum0), f.canonical_wide(sum1));
-        } else if reduce {
+        } else {
             (sum0, sum1) = (f.reduce(sum0), f.reduce(sum1));
         }
         out0.set(i, sum0);

@@ -12,6 +12,8 @@ pub(super) trait Rows<S: Simd>: Copy {
     fn are(&self, len: usize) -> bool;
     /// Values i.. of limb t, for i + LANES <= length.
     fn at(&self, t: usize, i: usize) -> S::V;
+    /// Asks the caches for values i.. of limb t, which may lie behind its end.
+    fn fetch(&self, t: usize, i: usize);
 }
 
 /// As they are.
@@ -30,6 +32,10 @@ impl<S: Simd> Rows<S> for Doubles<'_, S> {
     #[inline(always)]
     fn at(&self, t: usize, i: usize) -> S::V {
         View(self.0, self.1[t]).at(i)
+    }
+    #[inline(always)]
+    fn fetch(&self, t: usize, i: usize) {
+        fetch_at(self.1[t], i);
     }
 }
 
@@ -70,6 +76,10 @@ impl<S: Simd> Rows<S> for Packed<'_, S> {
             let group = self.rows[t].as_ptr().add(i / GROUP * self.width);
             self.s.unpack(group, i % GROUP, &self.how)
         }
+    }
+    #[inline(always)]
+    fn fetch(&self, t: usize, i: usize) {
+        fetch(self.rows[t].as_ptr().wrapping_add(i / GROUP * self.width));
     }
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tacita import compiled
 from tacita.errors import FileError, KeyMissingError, ResourceError
+from tacita.planning.circuit import numbers_of
 from tacita.plans import engine
 from tacita.plans.plan import Plan
 from tacita.plans.prices.formulas import file_bytes, prices_of
@@ -101,13 +102,13 @@ def fixed_bytes(plan: Plan) -> int:
 
 
 def circuit_bytes(plan: Plan) -> int:
-    """Bytes of the model's numbers and of the circuit built from them; BERT-base's take 2.8 GB."""
-    m = plan.model
-    weights = m.layers * (4 * m.hidden**2 + 2 * m.hidden * m.intermediate)
-    tables = m.embeddings.vocab + m.embeddings.positions + m.embeddings.types if m.embeddings else 0
-    last = m.hidden * m.embeddings.vocab if m.embeddings and plan.backwards else 0
+    """Bytes of the model's numbers and of the circuit built from them; BERT-base's take 2.8 GB. Raises
+    PlanError for a model of no family."""
+    m, front = plan.model, plan.model.embeddings
+    weights, tables = numbers_of(m)
+    last = m.hidden * front.vocab if front and plan.backwards else 0
     encoded = min(last * ENCODED, ENCODED_AT_ONCE)
-    return (weights + last) * (NUMBER + IN_CIRCUIT) + tables * m.hidden * NUMBER + encoded
+    return weights * (NUMBER + IN_CIRCUIT) + tables * NUMBER + encoded
 
 
 def predicted_memory(plan: Plan, memory: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from plans import model, real_plan
 from spilling import CODEC
+from tiny_decoders import GPT2, LLAMA
 
 from bench.models.shapes import random_inputs, shaped_model
-from tacita.errors import ResourceError
+from tacita.checkpoint import from_tensors
+from tacita.errors import PlanError, ResourceError
 from tacita.evaluate import Server, session
 from tacita.evaluate.keyring import (
     ENCODED_AT_ONCE,
@@ -30,8 +33,14 @@ from tacita.evaluate.keyring import (
     server_bytes,
 )
 from tacita.evaluate.spill.store import SpillStore
+from tacita.models.bert import BertConfig
+from tacita.models.decoders import Gpt2Config, LlamaConfig, Qwen3Config
+from tacita.models.registry import tensor_shapes
+from tacita.models.variants import AlbertConfig
+from tacita.models.vit import ViTConfig
 from tacita.packings.lowering import build
 from tacita.planning.calibrate.calibrate import calibrate
+from tacita.planning.circuit import model_info, numbers_of
 from tacita.planning.fitting import fit_circuit
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import first_shape
@@ -39,7 +48,7 @@ from tacita.resources import GB
 from tacita.schemes.ciphertexts import too_large
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
-from tacita.texts.embedding import FrontConfig
+from tacita.texts.embedding import FrontConfig, ImageConfig, table_shapes
 
 
 def bert_base() -> Plan:
@@ -57,7 +66,8 @@ def bert_base() -> Plan:
 
 def test_the_circuit_of_a_bert_base_is_counted() -> None:
     plan = bert_base()
-    assert circuit_bytes(plan) == 12 * (4 * 768**2 + 2 * 768 * 3072) * (NUMBER + IN_CIRCUIT)
+    maps = 12 * (4 * 768**2 + 2 * 768 * 3072) + 768**2 + 2 * 768  # of the layers, pooler, classifier
+    assert circuit_bytes(plan) == pytest.approx(maps * (NUMBER + IN_CIRCUIT), rel=2e-3)
     assert server_bytes(plan) - plan.prediction.bytes["server_memory"] == circuit_bytes(plan)
     left = ciphertext_budget(plan, fixed_bytes(plan) / GB + 0.08)
     assert left == pytest.approx(0.07 * GB, rel=1e-3)
@@ -71,9 +81,57 @@ def test_the_words_of_a_decoder_are_counted() -> None:
     """GPT-2's 50,257 are half as many weights as its twelve layers have."""
     plan, front = bert_base(), FrontConfig(50257, 1024, 0, 1e-5, embedding_norm=False, first_token=False)
     encoder = replace(plan, model=replace(plan.model, embeddings=front))
-    decoder = replace(plan, model=replace(plan.model, embeddings=replace(front, backwards=True)))
+    sizes: dict[str, Any] = {"architecture": "gpt2", "pooling": "latest", "task": "next", "labels": ()}
+    sizes["embeddings"] = replace(front, backwards=True)
+    decoder = replace(plan, model=replace(plan.model, **sizes))
     last = 50257 * 768 * (NUMBER + IN_CIRCUIT) + ENCODED_AT_ONCE
-    assert circuit_bytes(decoder) - circuit_bytes(encoder) == last
+    assert circuit_bytes(decoder) - circuit_bytes(encoder) == pytest.approx(last, rel=2e-2)
+
+
+def test_a_gate_is_a_third_matrix_of_each_layer() -> None:
+    """A gated layer of ModernBERT-base has 4 hidden^2 + 3 hidden * intermediate weights."""
+    plan = bert_base()
+    gated = replace(plan.model, architecture="modernbert", pooling="cls", intermediate=1152)
+    maps = 12 * (4 * 768**2 + 3 * 768 * 1152) + 768**2
+    found = circuit_bytes(replace(plan, model=gated))
+    assert found == pytest.approx(maps * (NUMBER + IN_CIRCUIT), rel=2e-3)
+
+
+HEADED = {**LLAMA, "shared": 1, "pooling": "latest"}
+MODELS: dict[str, Any] = {
+    "llama": LlamaConfig(**HEADED),
+    "qwen3": Qwen3Config(**HEADED | {"head_size": 8}),
+    "gpt2": Gpt2Config(**GPT2 | {"pooling": "latest"}),
+    "albert": AlbertConfig(2, 16, 2, 32, 40, 64, 2, "gelu", "pooler", 1e-12, ("a",), embedding_size=4),
+    "words": BertConfig(2, 16, 2, 32, 40, 64, 2, "gelu", "none", 1e-12, (), task="words"),
+    "vit": ViTConfig(2, 16, 2, 32, 1, 5, 0, "gelu", "cls", 1e-12, ("a",), image=ImageConfig(8, 4, 1)),
+}
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_every_number_of_a_model_is_counted(family: str) -> None:
+    """From what a plan says of it: maps of heads that are larger or smaller than the hidden states, of a
+    vocabulary, of smaller tables, of patches."""
+    config = MODELS[family]
+    found = from_tensors(config, {name: np.ones(shape) for name, shape in tensor_shapes(config).items()})
+    maps, tables = numbers_of(model_info(found, "0" * 64))
+    assert maps + tables == sum(tensor.size for tensor in found.tensors.values())
+    assert tables == sum(math.prod(shape) for shape in table_shapes(config, config.hidden).values())
+
+
+def test_heads_that_share_keys_have_their_own_in_slots() -> None:
+    """6 heads of 4 features, of which 2 share keys and values: 12 columns of each are 24 in slots."""
+    config = LlamaConfig(**HEADED | {"shared": 2})
+    found = from_tensors(config, {name: np.ones(shape) for name, shape in tensor_shapes(config).items()})
+    alone = model_info(replace(found, config=replace(config, shared=1)), "0" * 64)
+    assert numbers_of(model_info(found, "0" * 64)) == numbers_of(alone)
+
+
+def test_a_family_that_is_not_known_is_refused() -> None:
+    plan = bert_base()
+    strange = replace(plan, model=replace(plan.model, architecture="mamba"))
+    with pytest.raises(PlanError, match="family 'mamba'"):
+        circuit_bytes(strange)
 
 
 def test_diagonals_take_no_more_than_is_counted() -> None:

@@ -24,7 +24,7 @@ from tacita.plans.answers import Answer, judge, understood
 from tacita.plans.files import Workdir, digest_of, replacing, require
 from tacita.plans.plan import Plan
 from tacita.plans.presets import budget_warning
-from tacita.plans.prices.formulas import file_bytes
+from tacita.plans.prices.formulas import AT_ONCE, file_bytes
 from tacita.plans.public_folder import Public, open_public
 from tacita.plans.scheme import PlanHeader
 from tacita.progress import Progress
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tacita._native import SecretKey
 
 Array = npt.NDArray[np.float64]
-AT_ONCE = 8  # ciphertexts of a request that are made on all threads beside writing: 6.3 MB each at most
 
 
 class Client:

@@ -36,6 +36,7 @@ from tacita.plans.commitment import commit
 from tacita.plans.plan import ParameterInfo, Plan, Prediction, TensorInfo, parse
 from tacita.plans.presets import can_bootstrap
 from tacita.plans.prices.formulas import prices_of, run_bytes, run_seconds
+from tacita.plans.public_folder import table_bytes
 from tacita.plans.scheme import first_shape, lie_side_by_side
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
@@ -156,7 +157,7 @@ def _stated(
         response=response,
         noise=trial.noise,
         decimals=trial.decimals,
-        prediction=_prediction(placed, request, response, subject.request.tokens),
+        prediction=_prediction(placed, request, response, subject),
         population=survey.counts.population(built.shape.texts),
         salt=salt,
     )
@@ -166,12 +167,13 @@ def _stated(
 
 
 def _prediction(
-    placed: Placed, request: Sequence[TensorInfo], response: Sequence[TensorInfo], tokens: int
+    placed: Placed, request: Sequence[TensorInfo], response: Sequence[TensorInfo], subject: Subject
 ) -> Prediction:
     info, prices, working = placed.parameters, placed.prices, max(placed.stage_bytes)
     coefficients = any("coefficient_product" in stage.counts for stage in placed.stages)
-    multiplied = tokens if coefficients else None
-    sizes = run_bytes(info, placed.rotations, request, response, working, prices, multiplied)
+    multiplied, model = subject.request.tokens if coefficients else None, subject.model
+    tables = table_bytes(model, model.config.hidden) if model.config.embeddings else 0
+    sizes = run_bytes(info, placed.rotations, request, response, working, prices, multiplied, tables)
     stage_seconds = tuple(step.seconds_on(prices) for step in placed.placement.steps)
     return Prediction(
         machine=prices.named,

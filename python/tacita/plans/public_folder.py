@@ -14,6 +14,7 @@ one that a server published is seen by comparing `Public.sha256` with what `taci
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ from tacita.texts.embedding import (
     check_tensors,
     decode,
     parse_raw,
+    stored_tensor,
     table_shapes,
     to_bytes,
 )
@@ -78,6 +80,15 @@ def public_of(plan: Plan, model: Embedder) -> Public:
         raise CheckpointError("publish: the model has no tokenizer", hint="its folder needs tokenizer.json")
     tables = {name: model.tensors[name] for name in table_shapes(embeddings, plan.model.hidden)}
     return Public(plan, Front(embeddings, MappingProxyType(tables), model.tokenizer))
+
+
+def table_bytes(model: Embedder, hidden: int) -> int:
+    """Returns the bytes of the tables that `public_of` publishes, without a look at their numbers: two each
+    where the model's file has float16, else four."""
+    shapes = table_shapes(model.config, hidden)
+    stored = {name: stored_tensor(model.tensors[name]) for name in shapes}
+    half = {name for name, tensor in stored.items() if tensor is not None and tensor.stored.dtype == "<f2"}
+    return sum(math.prod(shape) * (2 if name in half else 4) for name, shape in shapes.items())
 
 
 def write_public(public: Public, folder: Path) -> str:

@@ -20,9 +20,11 @@ from tacita.checkpoint import embed
 from tacita.errors import FileError, PlanError
 from tacita.plans import public_folder
 from tacita.plans.json_fields import canonical
-from tacita.plans.plan import Plan
-from tacita.plans.public_folder import EMBEDDING, MANIFEST, PLAN, TOKENIZER, open_public
-from tacita.texts.embedding import table_shapes, to_bytes
+from tacita.plans.plan import Plan, TensorInfo
+from tacita.plans.presets import PRESETS
+from tacita.plans.prices.formulas import prices_of, run_bytes
+from tacita.plans.public_folder import EMBEDDING, MANIFEST, PLAN, TOKENIZER, open_public, table_bytes
+from tacita.texts.embedding import decode, parse_raw, table_shapes, to_bytes
 
 MODEL = make_random_checkpoint()
 TEXTS = ["a fine film", "the plot is dull", "never boring , very good", "bad"]
@@ -46,6 +48,51 @@ def test_a_published_folder_embeds_as_the_model_does(plan: Plan, folder: Path) -
     for text in TEXTS:
         for mine, theirs in zip(embed(MODEL, text, 16), embed(public.front, text, 16), strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+def test_the_tables_of_a_model_are_counted_at_its_client(plan: Plan) -> None:
+    """A float32 takes four bytes in the folder, whatever holds it at the server; one that starts from hidden
+    states has no tables."""
+    bytes_, sizes = plan.prediction.bytes, (plan.request, plan.response)
+    prices = prices_of(plan.parameters)
+    bare = run_bytes(plan.parameters, plan.rotations, *sizes, 0, prices)["client_memory"]
+    tables = {name: MODEL.tensors[name] for name in table_shapes(MODEL.config, MODEL.config.hidden)}
+    numbers = sum(table.size for table in tables.values())
+    assert bytes_["client_memory"] - bare == table_bytes(MODEL, MODEL.config.hidden) == 4 * numbers
+    for kind, size in ((np.float32, 4), (np.float16, 2)):
+        raw = parse_raw(to_bytes({name: table.astype(kind) for name, table in tables.items()}), "here")
+        stored = {name: decode("here", name, raw[name]) for name in raw}
+        narrow = dataclasses.replace(MODEL, tensors=stored)
+        assert table_bytes(narrow, MODEL.config.hidden) == size * numbers
+
+
+TEXT = (TensorInfo("hidden", 1, 9, "real"), TensorInfo("mask", 1, 16, "real"))
+BATCH = (TensorInfo("hidden", 384, 3, "real"), TensorInfo("mask", 1, 16, "real"))
+RESPONSE = (TensorInfo("answer", 1, 0, "real"),)
+
+
+@pytest.mark.parametrize(
+    ("preset", "request_", "measured"),
+    [
+        ("n16", TEXT, 300e6),
+        ("n16", BATCH, 525e6),
+        ("n16_leveled", TEXT, 482e6),
+        ("n17_leveled", TEXT, 1.985e9),
+    ],
+)
+def test_a_client_holds_what_was_measured(
+    preset: str, request_: tuple[TensorInfo, ...], measured: float
+) -> None:
+    """Of a key as it is made, and of a request as it is encrypted, without a tokenizer; tables are there
+    twice while they are read."""
+    info, prices = PRESETS[preset], prices_of(PRESETS[preset])
+
+    def client(tables: int = 0) -> int:
+        return run_bytes(info, (), request_, RESPONSE, 0, prices, tables=tables)["client_memory"]
+
+    assert measured < client() < 1.5 * measured
+    assert client(10**8) - client() == 10**8
+    assert client(10**10) == 2 * 10**10 + prices.sizes.process
 
 
 def test_nothing_of_the_encoder_and_no_plain_hash_is_published(plan: Plan, folder: Path) -> None:

@@ -215,6 +215,8 @@ def key_file_bytes(
 
 COEFFICIENT_KEYS = 34  # of slots-to-coefficients 32, in place of smaller ones, and the small ring's
 CONJUGATION_AND_RELINEARISATION = 2  # keys at the top level beside the rotations
+BOOTSTRAPPING_KEY = 3 * 39  # limbs of a polynomial of the largest
+AT_ONCE = 8  # ciphertexts of a request that a client makes on all threads beside writing
 
 
 def evaluation_key_bytes(
@@ -250,23 +252,39 @@ def run_bytes(
     working: int,
     prices: Prices,
     tokens: int | None = None,
+    tables: int = 0,
 ) -> dict[str, int]:
     """Files (evaluation_keys, request, response) and peak memory (server_memory, client_memory).
 
     working: bytes of the ciphertexts that the server holds at its peak. tokens: see `evaluation_key_bytes`;
-    the matrices of coefficient products are taken for as large as a bootstrap's, an upper bound.
+    the matrices of coefficient products are taken for as large as a bootstrap's, an upper bound. tables:
+    bytes of the embedding's, which the client holds, and twice while it reads their file.
     """
     sizes = prices.sizes
     keys_file, keys_memory = evaluation_key_bytes(info, rotations, prices, tokens)
     matrices = sizes.bootstrap_matrices * (1 if tokens is None else 2)
-    keygen = 4 * 2 * 3 * 39 * sizes.limb_memory  # a bootstrapping key, held before it is streamed to disk
+    holds = _client_bytes(info, request, response, prices)
     return {
         "evaluation_keys": keys_file,
         "request": ciphertext_bytes(request, prices)[0] // 2,  # fresh ciphertexts carry a seed for one half
         "response": ciphertext_bytes(response, prices)[0],
         "server_memory": sizes.process + keys_memory + matrices + working,
-        "client_memory": sizes.process + keygen + ciphertext_bytes(request, prices)[1],
+        "client_memory": sizes.process + tables + max(tables, holds),
     }
+
+
+def _client_bytes(
+    info: ParameterInfo, request: Sequence[TensorInfo], response: Sequence[TensorInfo], prices: Prices
+) -> int:
+    """What a client holds beside tables, of its three steps the most: a key, and as much while it is made;
+    the numbers of a request, thrice, and AT_ONCE ciphertexts; twice the numbers of a response."""
+    sizes, base, number = prices.sizes, prices.limbs_at_level_0, 8 * info.slots
+    limbs = sizes.key(info.max_level, base)[0] // sizes.limb_file
+    limbs = max(limbs, BOOTSTRAPPING_KEY) if sizes.bootstrap_keys_file else limbs
+    made, read = (sum(tensor.count for tensor in tensors) for tensors in (request, response))
+    one = sizes.ciphertext(max(tensor.level for tensor in request), base)[1] + 2 * number
+    encrypting = 3 * made * number + min(made, AT_ONCE) * one
+    return max(2 * 2 * limbs * sizes.limb_memory, encrypting, 2 * read * 2 * number)
 
 
 def file_bytes(plan: Plan) -> dict[str, int]:

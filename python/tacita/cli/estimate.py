@@ -132,7 +132,7 @@ def _show_ciphertexts(plan: Plan, figures: Mapping[str, Any]) -> None:
         {
             **rows,
             "all texts": f"{wall}: {counts}, {figures['seconds_per_input']:.2f} s a text",
-            **{shown(name.replace("_", " ")): size(count) for name, count in p.bytes.items()},
+            **{shown(name.replace("_", " ")): size(count) for name, count in figures["bytes"].items()},
             "disk for spilled ciphertexts": f"{disk}, within {memory:g} GB of memory",
             "rotation keys": str(len(plan.rotations)),
             "bootstraps": str(plan.bootstraps),

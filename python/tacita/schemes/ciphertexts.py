@@ -18,7 +18,7 @@ import numpy as np
 from tacita.checkpoint import Checkpoint
 from tacita.client.session import Client
 from tacita.errors import InputError
-from tacita.evaluate.keyring import fixed_bytes, predicted_spill
+from tacita.evaluate.keyring import RESULTS, fixed_bytes, predicted_spill, server_bytes
 from tacita.evaluate.session import MEMORY_GB, Server
 from tacita.packings import executor
 from tacita.packings.executor import RESPONSE, Steps
@@ -98,7 +98,7 @@ class Ciphertexts:
                 s.name: t for s, t in zip(plan.stages, plan.prediction.stage_seconds, strict=True)
             },
             "stage_bytes": {s.name: n for s, n in zip(plan.stages, plan.prediction.stage_bytes, strict=True)},
-            "bytes": dict(plan.prediction.bytes),
+            "bytes": {**plan.prediction.bytes, "server_memory": server_bytes(plan)},
             "bootstraps": plan.bootstraps,
             "key_switches": sum(key_switches(stage) for stage in plan.stages),
             "rotation_keys": len(plan.rotations),
@@ -337,8 +337,9 @@ def parameters(plan: Plan) -> dict[str, Any]:
 
 
 def _room(plan: Plan, memory: float) -> int:
-    """Bytes that the memory limit leaves for ciphertexts."""
-    return max(0, int(memory * GB) - fixed_bytes(plan))
+    """Bytes that the memory limit leaves for ciphertexts at rest, as `ciphertext_budget`; 0 for none."""
+    free = max(0, int(memory * GB) - fixed_bytes(plan))
+    return free - free // RESULTS
 
 
 def _gb(count: float) -> str:

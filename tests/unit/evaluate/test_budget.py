@@ -6,6 +6,7 @@ import gc
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,8 @@ from tiny_decoders import GPT2, LLAMA
 
 from bench.models.shapes import random_inputs, shaped_model
 from tacita.checkpoint import from_tensors
+from tacita.cli.console import size
+from tacita.cli.service.https import _say_memory
 from tacita.errors import PlanError, ResourceError
 from tacita.evaluate import Server, session
 from tacita.evaluate.keyring import (
@@ -46,6 +49,8 @@ from tacita.plans.plan import Plan
 from tacita.plans.scheme import first_shape
 from tacita.resources import GB
 from tacita.schemes.ciphertexts import too_large
+from tacita.schemes.registry import scheme_of
+from tacita.server.core.offers import Offers
 from tacita.slots.linear import LinearPlan
 from tacita.slots.plain import PlainBackend
 from tacita.texts.embedding import FrontConfig, ImageConfig, table_shapes
@@ -143,6 +148,27 @@ def test_diagonals_take_no_more_than_is_counted() -> None:
     made = [one for one in gc.get_objects() if isinstance(one, LinearPlan) and id(one) not in before]
     held, weights = sum(one.vectors.nbytes + one.terms.nbytes for one in made), 2 * 12 * 128**2
     assert circuit.stages and weights * NUMBER <= held <= weights * IN_CIRCUIT
+
+
+def test_an_estimate_says_what_a_server_forecasts(tmp_path: Path) -> None:
+    """Its memory with model and circuit, and what is spilled where ciphertexts fill all but an eighth."""
+    plan = real_plan()
+    found, working = scheme_of("thor").estimate(plan), max(plan.prediction.stage_bytes)
+    assert found["bytes"]["server_memory"] == server_bytes(plan)
+    for share in (1.1, 1.2):  # of the peak; an eighth is kept free, so that it takes 8/7
+        memory = (fixed_bytes(plan) + share * working) / GB
+        server = Server(plan, model(), tmp_path, memory=memory, allow_insecure=True)
+        found = scheme_of("thor").estimate(plan, memory=memory)
+        assert found["spill_gb"] * GB == server.forecast()[1] == (working if share < 8 / 7 else 0)
+        assert (found["spill_gb"] > 0) == any(stage["spill_bytes"] for stage in found["stages"])
+
+
+def test_a_service_says_what_its_workers_take(capsys: pytest.CaptureFixture[str]) -> None:
+    """The circuit of BERT-base is most of it."""
+    plan = bert_base()
+    offered: Any = SimpleNamespace(plan=plan)
+    _say_memory(Offers({("m", "thor"): offered}, ()), 8.0)
+    assert f"memory: {size(server_bytes(plan))} for m by thor" in capsys.readouterr().out
 
 
 def test_what_a_process_holds_already_is_left_out_of_its_budget() -> None:

@@ -21,6 +21,7 @@ from tacita.cli.options import documents_of, load_model, plan_request
 from tacita.cli.service.identity import beyond_loopback, show_listening
 from tacita.cli.service.port import address
 from tacita.errors import InputError
+from tacita.evaluate.keyring import predicted_memory
 from tacita.extras import needing
 from tacita.planning.options import CACHING
 from tacita.planning.request import PlanRequest
@@ -371,14 +372,14 @@ def offers_of_all(settings: Settings, *, on_nodes: bool) -> Offers:
                 write_model(model, offered.folder)
         each.append(offers)
     offers = together(each)
-    _say_memory(offers, settings.run.memory * GB)
+    _say_memory(offers, settings.run.memory)
     return offers
 
 
 def _say_memory(offers: Offers, limit: float) -> None:
-    """Says what each worker takes at most while it evaluates, in all, and what this machine has."""
+    """Says what each worker takes at most, within so many GB, in all, and what this machine has."""
     takes = {
-        f"{shown(name)} by {scheme}": min(limit, offered.plan.prediction.bytes["server_memory"])
+        f"{shown(name)} by {scheme}": predicted_memory(offered.plan, limit)
         for (name, scheme), offered in offers.named.items()
         if isinstance(offered.plan, Plan)
     }

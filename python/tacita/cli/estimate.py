@@ -16,6 +16,7 @@ from tacita.cli.console import duration, progress, reporting, say, several, show
 from tacita.cli.options import Json, Without, load_model, option, plan_request, taking
 from tacita.cli.plot import bars
 from tacita.cli.report import TWO_PARTIES, security_line
+from tacita.cli.service.port import expectation
 from tacita.errors import PlanError
 from tacita.evaluate.session import MEMORY_GB
 from tacita.planning.calibrate.excesses import FAR, FEW
@@ -35,7 +36,7 @@ from tacita.schemes.measure import measure_prices
 from tacita.schemes.prices import describe_prices, keep, measured_prices, prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import Settings
-from tacita.texts.task import SEARCH
+from tacita.texts.task import NEXT, SEARCH
 from tacita.two_party.plan.correlations import in_words
 from tacita.two_party.plan.plan import TwoPartyPlan
 
@@ -147,7 +148,8 @@ def _show_ciphertexts(plan: Plan, figures: Mapping[str, Any]) -> None:
 def _show_two_parties(plan: TwoPartyPlan, figures: Mapping[str, Any]) -> None:
     layers = several(plan.config.layers, "layer")
     rows = {"model": f"{shown(plan.name)}, {layers}, {plan.tokens} tokens, two parties"}
-    rows |= {f"a text, {link}": duration(each) for link, each in figures["seconds_per_input"].items()}
+    text = f"a prompt of {plan.tokens} tokens" if plan.task == NEXT else "a text"
+    rows |= {f"{text}, {link}": duration(each) for link, each in figures["seconds_per_input"].items()}
     for link, before in figures["before_seconds"].items():
         after = figures["after_seconds"][link]
         words = f"{duration(before)} before the text, {duration(after)} after it"
@@ -157,8 +159,11 @@ def _show_two_parties(plan: TwoPartyPlan, figures: Mapping[str, Any]) -> None:
     if plan.problem == SEARCH:
         count, nearest = len(plan.labels), plan.nearest or "all"
         rows["documents"] = f"{count:,}, {nearest} told; {size(VECTOR * count * plan.hidden)} at the server"
-    failure, once = figures["failure_log2"], size(figures["setup_bytes"])
-    rows["sent, both directions"] = f"{size(figures['bytes_per_input'])} a text, {once} once"
+    if plan.task == NEXT:
+        rows["a text that is written"] = expectation(plan.program, plan.pace)
+    failure, once = figures["failure_log2"], (size(figures[f"{name}_bytes"]) for name in ("setup", "public"))
+    words = "{} once a session, up to {} once a client".format(*once)
+    rows["sent, both directions"] = f"{size(figures['bytes_per_input'])} {text}, {words}"
     before, after = size(figures["before_bytes"]), size(figures["after_bytes"])
     rows["the same, prepared"] = f"{before} before the text, {after} after it"
     rows["correlated transfers"] = f"{figures['transfers_per_input']:,} a text"

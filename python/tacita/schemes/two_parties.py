@@ -42,6 +42,7 @@ from tacita.two_party.protocol.party import (
     new_identity,
     share_threads,
 )
+from tacita.two_party.protocol.public_part import most_bytes
 from tacita.two_party.server import TwoPartyServer
 
 
@@ -71,14 +72,16 @@ class TwoParties:
     ) -> dict[str, Any]:
         """Returns JSON fields. seconds: of a core a party on the measured machine, over no link, over usual
         ones, and over `link`, by which all texts are reckoned if it is given; before_seconds and
-        after_seconds: the same of a text whose products are prepared, before it is there and after. The limit
-        of memory is ignored, since nothing is spilled."""
+        after_seconds: the same of a text whose products are prepared, before it is there and after;
+        setup_bytes once a session, public_bytes once a client at most. The limit of memory is ignored, since
+        nothing is spilled."""
         links: dict[str, LinkSpeed | None] = {"loopback": None, **LINKS}
         if link is not None and link not in LINKS.values():
             links[f"{link.bits_per_second / 1e6:g} Mbit/s, {1e3 * link.round_trip:g} ms"] = link
         cost, prepared = plan.program.cost(), PreparedCost.of(plan.program)
         apart = {name: prepared.seconds(over, plan.pace) for name, over in links.items()}
         before, after = prepared.bytes(link)
+        ring = plan.formats.table_ring(plan.embedding) if plan.embedding else 0
         return {
             "model": plan.name,
             "scheme": plan.scheme,
@@ -92,6 +95,7 @@ class TwoParties:
             "before_bytes": before,
             "after_bytes": after,
             "setup_bytes": SET_UP,
+            "public_bytes": most_bytes(plan.program, ring),
             "transfers_per_input": cost.transfers,
             "failure_log2": failure if math.isfinite(failure := failure_log2(cost.responses)) else None,
             "plan_hash": plan.hash,

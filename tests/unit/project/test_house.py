@@ -24,7 +24,7 @@ LINES = {
     "approx": 2478,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1458,  # attention by tiles (decision 105)
     "checkpoint": 2593,  # decoders behind public tokens (decision 98)
-    "cli": 6728,  # windows, devices of OpenCL, files of prompts (89, 93, 105 to 125, 140)
+    "cli": 6734,  # windows, devices of OpenCL, files of prompts (89, 93, 105 to 125, 140)
     "client": 3166,  # requests on all threads, windows, texts by requests, kept rows (95, 105 to 140)
     "data": 39,
     "evaluate": 1751,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)
@@ -35,11 +35,11 @@ LINES = {
     "packings": 7341,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
     "planning": 4639,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
     "plans": 3221,  # decisions 125, 140
-    "schemes": 1526,  # a device (decision 122)
+    "schemes": 1530,  # a device (decision 122)
     "server": 8362,  # a worker on a device; texts whose rows are kept (decisions 122, 125, 140)
     "slots": 2736,  # texts side by side; tables and operands in parts; noise (94, 107, 132, 136, 138)
     "texts": 2314,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119, 125)
-    "two_party": 6326,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
+    "two_party": 6336,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)
 }
 
 

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tiny_decoders
 from random_checkpoint import make_random_checkpoint
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.app import main
+from tacita.cli.estimate import show_estimate
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import LINKS
 from tacita.plans.prices.cost import Prices
@@ -94,6 +96,20 @@ def test_a_slower_machine_takes_longer_and_has_the_same_plan(plan: TwoPartyPlan)
     assert slow.predicted_seconds(link) - slow.predicted_seconds() == pytest.approx(sent)
 
 
+@pytest.mark.parametrize(("task", "words"), [("text", "a text, LAN"), ("next", "a prompt of 16 tokens, LAN")])
+def test_the_command_shows_what_is_sent_and_when(
+    task: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is estimated of a decoder is a prompt; a text that is written also has tokens behind it."""
+    found = make_random_checkpoint() if task == "text" else tiny_decoders.gpt2(layers=1)
+    texts = TEXTS if task == "text" else ["a fine film is never boring"]
+    plan = make_two_party_plan(found, PlanRequest(tokens=16, texts=texts))
+    show_estimate(plan, api.estimate(plan))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert words in shown and "once a client" in shown
+    assert ("behind it" in shown) == (task == "next")
+
+
 def test_the_command_writes_the_fields(tmp_path: Path) -> None:
     report = tmp_path / "estimate.json"
     assert (
@@ -103,6 +119,7 @@ def test_the_command_writes_the_fields(tmp_path: Path) -> None:
     found = json.loads(report.read_text())
     assert found["scheme"] == "bumblebee" and found["inputs"] == 3
     assert found["wall_seconds"] == pytest.approx(3 * found["seconds_per_input"]["loopback"])
+    assert found["public_bytes"] > 2 * 15_000 * 128  # the words of the model, in float16
     before, after = (found[f"{name}_bytes"] for name in ("before", "after"))
     assert 0 < before < after < before + after < found["bytes_per_input"] + before
     for link, seconds in found["seconds_per_input"].items():

@@ -11,12 +11,14 @@ import pytest
 from links import SocketLink, both
 from random_checkpoint import make_random_checkpoint
 
+from tacita import api
 from tacita.checkpoint import embed
 from tacita.client import store
 from tacita.client.store import PublicCache, cache_folder
 from tacita.errors import FileError, PeerError, RefusedError, TacitaError
 from tacita.planning.request import PlanRequest
-from tacita.two_party.plan.plan import TwoPartyPlan
+from tacita.two_party.limits import Publisher
+from tacita.two_party.plan.plan import EMBEDDINGS, TwoPartyPlan
 from tacita.two_party.planning import make_two_party_plan
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.public_part import PublicPart, decode, digest, encode, public_part
@@ -51,6 +53,16 @@ def test_no_tensor_of_the_encoder_is_published(part: PublicPart) -> None:
     for wrong in (replace(hidden, encrypted=b""), replace(part, encrypted=b"encrypted")):
         with pytest.raises(FileError, match="encrypted table"):
             decode(encode(wrong))
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("embeddings", EMBEDDINGS)
+def test_an_estimate_bounds_what_is_published(embeddings: str) -> None:
+    """Of the shipped model's 15,000 words of 128 features, in float16; a bound takes float32."""
+    found = api.load(api.DEFAULT_MODEL)
+    plan = make_two_party_plan(found, PlanRequest(tokens=16, texts=TEXTS, embeddings=embeddings))
+    sent, told = len(Publisher(plan, found).current().data), api.estimate(plan)["public_bytes"]
+    assert sent < told < (1.2 if embeddings == "hidden" else 2.2) * sent
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])

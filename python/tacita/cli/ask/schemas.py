@@ -114,7 +114,8 @@ TwoParties = _shape(
     "EstimateOfTwoParties",
     {
         str: "model scheme plan_hash",
-        int: "tokens inputs bytes_per_input before_bytes after_bytes setup_bytes transfers_per_input",
+        int: "tokens inputs bytes_per_input before_bytes after_bytes setup_bytes public_bytes "
+        "transfers_per_input",
         float: "wall_seconds",
         Numbers: "seconds_per_input before_seconds after_seconds",
         MAYBE: "failure_log2",

@@ -40,6 +40,7 @@ Array = NDArray[np.float64]
 MAGIC = b"TACITA-PP\1"
 HEAD = struct.Struct("<10sIIQH")
 MAX_BYTES = 1 << 30  # of the whole part; BERT-large's tables in float32 are 130 MB
+TABLE_KEYS, TOKENIZER = 1_460_000, 32  # bytes of a hidden table's keys; of tokenizer.json for each word
 ELEMENT = {2: "<f2", 4: "<f4", 8: "<f8"}
 HINT = "the server is not a tacita server of this release, or the copy is damaged"
 
@@ -89,6 +90,15 @@ def public_part(plan: Program, checkpoint: Embedder, encrypted: bytes = b"") -> 
 def table_shapes(plan: Program) -> dict[str, tuple[int, ...]]:
     """Returns name -> shape of each published table, in alphabetical order."""
     return {} if plan.hides else dict(sorted(shapes_of(plan.front, plan.hidden).items()))
+
+
+def most_bytes(plan: Program, ring: int = 0) -> int:
+    """Bounds the bytes of a part of whose model only the plan is known: tables as float32, or the table of
+    words encrypted, in a ring of so many bits; and about what a tokenizer takes."""
+    tables = 4 * sum(math.prod(shape) for shape in table_shapes(plan).values())
+    if plan.hides:
+        tables = TABLE_KEYS + plan.vocab * plan.hidden * (ring + 2) // 8
+    return tables + len(encode_program(plan)) + (0 if plan.front.image else TOKENIZER * plan.vocab)
 
 
 def encode(part: PublicPart) -> bytes:

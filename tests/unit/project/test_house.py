@@ -34,7 +34,7 @@ LINES = {
     "models": 2155,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7341,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
     "planning": 4639,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
-    "plans": 3221,  # decisions 125, 140
+    "plans": 3222,  # decisions 125, 140
     "schemes": 1530,  # a device (decision 122)
     "server": 8362,  # a worker on a device; texts whose rows are kept (decisions 122, 125, 140)
     "slots": 2736,  # texts side by side; tables and operands in parts; noise (94, 107, 132, 136, 138)

@@ -40,6 +40,8 @@ def test_the_cheapest_that_fits_is_named_with_its_price(model: Path, tmp_path: P
     thor = next(row for row in rows if row["scheme"] == "thor")
     assert thor["all_seconds"] == pytest.approx(thor["once_seconds"] + 3 * thor["seconds_per_request"])
     assert thor["all_bytes"] == thor["once_bytes"] + 3 * thor["bytes_per_request"]
+    (two_parties,) = (row for row in rows if row["scheme"] == "bumblebee")
+    assert two_parties["once_bytes"] == two_parties["all_bytes"] - 3 * two_parties["bytes_per_request"] > 4e6
     assert thor["once_seconds"] > 8 * thor["once_bytes"] / 100e6  # of the keys, sent over this link
 
 

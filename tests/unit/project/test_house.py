@@ -24,7 +24,7 @@ LINES = {
     "approx": 2478,  # tables as functions, softmax in rounds, split series (decisions 88, 90, 95, 107)
     "blocks": 1458,  # attention by tiles (decision 105)
     "checkpoint": 2593,  # decoders behind public tokens (decision 98)
-    "cli": 6734,  # windows, devices of OpenCL, files of prompts (89, 93, 105 to 125, 140)
+    "cli": 6735,  # windows, devices of OpenCL, files of prompts (89, 93, 105 to 125, 140)
     "client": 3166,  # requests on all threads, windows, texts by requests, kept rows (95, 105 to 140)
     "data": 39,
     "evaluate": 1751,  # memory for a client to come; devices, columns in turn (78, 122, 125, 129, 139)

@@ -26,6 +26,7 @@ from tacita.schemes.base import AnyPlan
 from tacita.schemes.choose import REFUSALS
 from tacita.schemes.prices import prices_here
 from tacita.settings import Settings
+from tacita.two_party.program.cost import SET_UP
 
 OTHERWISE = {
     "operator": ("tls", "the operator may read: TLS to an ordinary server fits, with any model, at no cost"),
@@ -114,8 +115,8 @@ FIGURES = (
 
 
 def _figures(plan: AnyPlan, inputs: int, link: LinkSpeed | None) -> dict[str, Any]:
-    """Returns seconds and bytes: of all together, of each request, of what is done once (keys)."""
-    requests, keys, keygen = -(-inputs // plan.batch), 0, 0.0
+    """Returns seconds and bytes: of all together, of each request, of what is done once (keys, a set-up)."""
+    requests, keys, keygen = -(-inputs // plan.batch), SET_UP, 0.0
     if isinstance(plan, Plan):
         keys, keygen = int(plan.prediction.bytes["evaluation_keys"]), plan.prediction.seconds["keygen"]
     once = keygen + (link.seconds(keys, 1.0) if link and keys else 0.0)

@@ -311,14 +311,6 @@ def most_slots(plan: Program, front: Embedder, prompts: Sequence[str], most: int
     return max(padded_slots(plan, count, most) for count in counts)
 
 
-# A text that a server writes: the prompt stays with the client, the model with the server.
-#
-# with dial("host", 7007, fingerprint=...) as party:
-#     client = TwoPartyClient(party, PublicCache())
-#     for token in tacita.generate("The capital of France is", model=client, max_tokens=8):
-#         print(token.text, end="")
-
-
 def connected(
     client: TwoPartyClient,
     prompt: str,
@@ -326,8 +318,8 @@ def connected(
     again: Callable[[], TwoPartyClient] | None = None,
     watch: Watch = lambda stage: None,
 ) -> Iterator[Token]:
-    """Yields tokens as they come. again: connects anew where the connection breaks. watch: called as each
-    step begins.
+    """Yields tokens as they come, for `tacita.generate(prompt, model=client)`. again: connects anew where the
+    connection breaks. watch: called as each step begins.
 
     Raises InputError before anything is sent, PeerError, RefusedError.
     """

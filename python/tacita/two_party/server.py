@@ -86,10 +86,7 @@ class TwoPartyServer:
         self._publisher, self._idle = Publisher(plan, checkpoint, most), Idle()
 
     def session(
-        self,
-        party: Party,
-        watch: Watch = lambda stage: None,
-        admission: Admission | None = None,
+        self, party: Party, watch: Watch = lambda stage: None, admission: Admission | None = None
     ) -> Served:
         """Serves one connected client to its end. Never raises because of the client: see `Served.problem`.
 
@@ -172,9 +169,12 @@ class TwoPartyServer:
         wants no more."""
         try:
             with engine.translated(PeerError, "session"):
-                return handshake.receive_wish(party, CLASSIFY if self._generations is None else WRITE)
+                wish = handshake.receive_wish(party, CLASSIFY if self._generations is None else WRITE)
         except GoneError:
             return END
+        if self._generations:
+            self._generations.heard(party)
+        return wish
 
     def _prepare(self, ahead: Ahead, watch: Watch) -> int:
         """Prepares one map of a text to come."""

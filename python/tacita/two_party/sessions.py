@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from secrets import token_bytes
+from weakref import WeakKeyDictionary
 
 from tacita.two_party.arithmetic.residues import Words
 from tacita.two_party.limits import Admission, Limits
@@ -51,14 +52,11 @@ class GenerationSessions:
     plan's public beginning. clock: seconds."""
 
     def __init__(
-        self,
-        program: Program,
-        model: Model,
-        prefix: Past,
-        clock: Callable[[], float] = time.monotonic,
+        self, program: Program, model: Model, prefix: Past, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._program, self._model, self._prefix, self._clock = program, model, prefix, clock
         self._lock, self._kept = threading.Lock(), dict[bytes, Text]()
+        self._complete = WeakKeyDictionary[Party, bytes]()  # keys of texts whose last token was sent
 
     def refusal(self, request: GenerateRequest) -> Refusal | None:
         """Returns why the text cannot be gone on with, or None."""
@@ -97,7 +95,7 @@ class GenerationSessions:
         while text.left:
             party.limit(limits.idle)
             if not handshake.more_wanted(party):
-                break
+                return self._forget(key)
             party.limit(limits.text)
             logits = writer.read(partial(enter, rows), rows, ahead=text.left)
             chosen = writer.choose(logits, request.temperature, request.top_k)
@@ -106,7 +104,11 @@ class GenerationSessions:
             self._keep(key, text)  # before it is told, so that no client is ahead
             admission.wrote()
             writer.tell(chosen)
-        self._forget(key)
+        self._complete[party] = key  # whether the last token arrived is known from what the client says next
+
+    def heard(self, party: Party) -> None:
+        """Forgets the text whose last token was sent to this client, which has it: it asks for more."""
+        self._forget(self._complete.pop(party, NO_KEY))
 
     def _standing(self, request: GenerateRequest) -> Text | None:
         """Returns the text of this key, where it stands as the client does and may go on so far."""

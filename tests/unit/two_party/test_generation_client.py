@@ -123,14 +123,16 @@ def test_a_broken_connection_costs_no_token(tmp_path: Path, step: int) -> None:
         assert found == WANTED
 
 
+@pytest.mark.parametrize("known", [2, 7])
 def test_a_connection_that_breaks_in_a_token_costs_none_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: int
 ) -> None:
-    """The server has told the token; the client did not learn it, and goes back."""
+    """The server has told the token, the last of the text as well; the client did not learn it, and goes
+    back."""
     with served(tmp_path) as client:
         first = client()
         dictation = GenerationClient(first, 8, again=client)
-        found = tokens_of(dictation, 2)
+        found = tokens_of(dictation, known)
         learn, broken = dictation._writer.learn, []  # type: ignore[union-attr]
 
         def lost(chosen: Any) -> int:
@@ -142,6 +144,19 @@ def test_a_connection_that_breaks_in_a_token_costs_none_either(
         while len(found) < 8:
             found.append(dictation.next([found[-1]]))
         assert broken and found == WANTED
+
+
+def test_a_text_is_forgotten_once_its_last_token_is_known(tmp_path: Path) -> None:
+    """Which the server sees from what the client asks next."""
+    with served(tmp_path) as client:
+        one = client()
+        first = GenerationClient(one, 2)
+        found = tokens_of(first, 2)
+        GenerationClient(one, 1).next(PROMPT)
+        first._again, first._left = client, 1
+        one.party.close()
+        with pytest.raises(RefusedError, match="no longer has"):
+            first.next([found[-1]])
 
 
 def test_without_another_connection_the_error_is_told(tmp_path: Path) -> None:

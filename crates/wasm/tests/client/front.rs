@@ -62,6 +62,27 @@ fn tokens_of_bytes_are_those_of_the_library_and_spell_the_text() {
     assert_eq!(pair.iter().filter(|token| second(token)).count(), 2);
 }
 
+/// Where every pair were looked at for each that is joined, this took minutes. The ids are the library's.
+#[test]
+fn a_long_word_is_joined_as_the_library_does() {
+    const SENSIBILITY: [u32; 4] = [84, 841, 1381, 1130];
+    const ISSIPPI: [u32; 8] = [74, 394, 327, 458, 458, 74, 394, 74];
+    let file = content("python/tacita/data/models/austen-tiny/tokenizer.json");
+    let tokenizer = Tokenizer::parse(&file, 1 << 15).unwrap();
+    let cases: [(&str, &[u32], &[u32], &[u32]); 3] = [
+        ("sensibility", &SENSIBILITY, &SENSIBILITY, &SENSIBILITY),
+        ("there", &[1746], &[1017, 259], &[1017, 1407]),
+        ("mississippi", &[78, 458, 458], &ISSIPPI[..5], &ISSIPPI),
+    ];
+    for (word, first, middle, last) in cases {
+        for count in [2, 1000, (1 << 18) / word.len()] {
+            let wanted = [first, &middle.repeat(count - 2), last].concat();
+            let found = tokenizer.encode(&word.repeat(count), false).unwrap();
+            assert!(found == wanted, "{word}, {count} times");
+        }
+    }
+}
+
 #[test]
 fn a_text_of_which_nothing_is_known_is_told_apart() {
     let tokenizer = Tokenizer::parse(&default_tokenizer(), 15_000).unwrap();

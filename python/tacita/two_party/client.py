@@ -188,6 +188,7 @@ def judge_nearest(plan: Program, values: Array, *, sound: bool = True, real: int
 #         token = generation.next(prompt)          # ids of the tokenizer
 #         token = generation.next([token])
 
+TRIES = 3  # connections for one token
 ROUND = 16  # a prompt is padded to a multiple of so many tokens, which the server learns
 
 
@@ -251,17 +252,17 @@ class GenerationClient:
         self._position += len(ids)
         return self._client.entry.of_ids(ids, padding, position)
 
-    def _safely(self, inputs: Any, rows: int) -> int:
+    def _safely(self, inputs: Any, rows: int, tries: int = TRIES) -> int:
         """Returns one token; where the connection breaks, or others have used up the key of the server's
-        table, it tries once more over a new one."""
+        table, it tries again over a new one."""
         try:
             return self._token(inputs, rows)
         except (GoneError, LateError, RefusedError) as error:
             final = isinstance(error, RefusedError) and error.reason != Reason.KEY
-            if self._again is None or final:
+            if self._again is None or final or tries == 1:
                 raise
         self._client, self._writer = self._again(), None
-        return self._token(inputs, rows)
+        return self._safely(inputs, rows, tries - 1)
 
     def _token(self, inputs: Any, rows: int) -> int:
         client = self._client

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from secrets import token_bytes
 from weakref import WeakKeyDictionary
@@ -33,7 +33,7 @@ Enter = Callable[[int], Words]
 class Text:
     """What the server knows of a text between two tokens. past: its shares. before: rows that were read
     before the last step, to which a client goes back that did not learn its token. left: tokens that may
-    still be asked for. client: whose it is."""
+    still be asked for. since: when its connection breaks at the latest, if it does. client: whose it is."""
 
     past: Past = field(repr=False)
     before: int
@@ -64,15 +64,13 @@ class GenerationSessions:
             return None if request.key == NO_KEY or self._standing(request) else FORGOTTEN
 
     def open(self, request: GenerateRequest) -> Text | Refusal:
-        """Returns a new text, or the one of the key, whose key is void from now on: another session may have
-        used it since `refusal` was called."""
+        """Returns a new text, or the one of the key, whose key is void once the client shows that it has the
+        next one: another session may have used it since `refusal` was called."""
         if request.key == NO_KEY:
             return Text(self._prefix, 0, request.most)
         with self._lock:
-            if (text := self._standing(request)) is None:
-                return FORGOTTEN
-            del self._kept[request.key]
-        return Text(text.past.first(request.held), 0, request.most)
+            text = self._standing(request)
+        return Text(text.past.first(request.held), 0, request.most) if text else FORGOTTEN
 
     def serve(
         self,
@@ -89,14 +87,19 @@ class GenerationSessions:
         what so many rows start from. prepared: of its maps. Raises what the connection raises; the text is
         kept then."""
         key = token_bytes(KEY_BYTES)
+        text = replace(text, since=self._clock(), client=admission.client)
+        self._keep(key, text)  # before it is sent: the connection may break again
         party.send(key)
         writer = Writer(party.native, self._program, self._model, watch, text.past, prepared)
         rows = request.rows
         while text.left:
             party.limit(limits.idle)
-            if not handshake.more_wanted(party):
+            more = handshake.more_wanted(party)
+            self._forget(request.key)
+            if not more:
                 return self._forget(key)
             party.limit(limits.text)
+            self._keep(key, replace(text, since=self._clock() + limits.text))
             logits = writer.read(partial(enter, rows), rows, ahead=text.left)
             chosen = writer.choose(logits, request.temperature, request.top_k)
             text = Text(writer.past, text.past.rows, text.left - 1, self._clock(), admission.client)
@@ -120,9 +123,11 @@ class GenerationSessions:
         return text if fits else None
 
     def _keep(self, key: bytes, text: Text) -> None:
+        """Keeps a text, but no new one, with which its client has nothing to go on."""
         with self._lock:
             self._kept.pop(key, None)
-            self._kept[key] = text
+            if text.past is not self._prefix:
+                self._kept[key] = text
             self._drop_old()
 
     def _forget(self, key: bytes) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -22,11 +24,13 @@ from tacita.schemes.two_parties import Address, dialled, listening
 from tacita.texts.embed import tokenize
 from tacita.two_party import sessions
 from tacita.two_party.client import GenerationClient, TwoPartyClient, padded_slots
+from tacita.two_party.limits import Admission, Limits
 from tacita.two_party.planning import make_two_party_plan
-from tacita.two_party.program.run import Past
+from tacita.two_party.program.run import Past, Prepared
 from tacita.two_party.protocol import handshake
 from tacita.two_party.protocol.handshake import GenerateRequest
 from tacita.two_party.server import TwoPartyServer
+from tacita.two_party.writing import Writer
 
 MODEL = MODELS["two"]
 WANTED = greedy(MODEL, 8)
@@ -146,6 +150,28 @@ def test_a_connection_that_breaks_in_a_token_costs_none_either(
         assert broken and found == WANTED
 
 
+@pytest.mark.parametrize("place", ["set-up", "prepare"])
+def test_a_connection_that_breaks_again_in_the_same_token_costs_none(tmp_path: Path, place: str) -> None:
+    """Before the client is told the new key of the text, and behind it."""
+    with served(tmp_path) as client:
+        made = [client()]
+
+        def again() -> TwoPartyClient:
+            made.append(client())
+            return made[-1]
+
+        def watch(step: str) -> None:
+            if step == place and len(made) == 2:
+                made[-1].party.close()
+
+        dictation = GenerationClient(made[0], 8, again=again, watch=watch)
+        found = tokens_of(dictation, 3)
+        made[0].party.close()
+        while len(found) < 8:
+            found.append(dictation.next([found[-1]]))
+        assert found == WANTED and len(made) == 3
+
+
 def test_a_text_is_forgotten_once_its_last_token_is_known(tmp_path: Path) -> None:
     """Which the server sees from what the client asks next."""
     with served(tmp_path) as client:
@@ -157,6 +183,31 @@ def test_a_text_is_forgotten_once_its_last_token_is_known(tmp_path: Path) -> Non
         one.party.close()
         with pytest.raises(RefusedError, match="no longer has"):
             first.next([found[-1]])
+
+
+def test_a_token_may_take_longer_than_a_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that breaks at the end of such a token leaves as much time as any other."""
+    now, link, enter = [0.0], MagicMock(), MagicMock()
+    made = sessions.GenerationSessions(None, None, Past(), lambda: now[0])  # type: ignore[arg-type]
+    request, limits = GenerateRequest(1, 4, held=3, key=b"k" * 16), Limits(2.0 * sessions.KEPT_SECONDS, 1)
+    made._keep(request.key, sessions.Text(Past(3), 2, 4, now[0]))
+
+    class Slow(Writer):
+        def read(self, *_: Any, **__: Any) -> Any:
+            now[0] = limits.text
+            raise GoneError("the connection broke")
+
+    monkeypatch.setattr(sessions, "Writer", Slow)
+    monkeypatch.setattr(sessions, "token_bytes", lambda count: b"n" * count)
+    monkeypatch.setattr(handshake, "more_wanted", lambda link: True)
+    opened = made.open(request)
+    assert isinstance(opened, sessions.Text)
+    with pytest.raises(GoneError):
+        made.serve(link, request, opened, enter, limits, lambda step: None, Admission(), Prepared())
+    follows = replace(request, key=b"n" * 16)
+    assert made.refusal(follows) is None
+    now[0] += sessions.KEPT_SECONDS + 1.0
+    assert made.refusal(follows) == sessions.FORGOTTEN
 
 
 def test_without_another_connection_the_error_is_told(tmp_path: Path) -> None:
@@ -207,11 +258,9 @@ def test_texts_whose_connection_broke_are_bounded_in_bytes_and_by_client(
     bob, *alice = [keep("bob" if number == 1 else "alice", number) for number in range(1, 20)]
     assert made.refusal(bob) is None, "another's texts do not push it out"
     assert [made.refusal(wish) is None for wish in alice] == [False] * 14 + [True] * 4
-    assert isinstance(made.open(bob), sessions.Text) and made.open(bob) == sessions.FORGOTTEN == made.refusal(
-        bob
-    )
+    assert isinstance(made.open(bob), sessions.Text)
     now[0] = sessions.KEPT_SECONDS + 1.0
-    assert made.open(alice[-1]) == sessions.FORGOTTEN
+    assert made.open(alice[-1]) == sessions.FORGOTTEN == made.refusal(bob)
 
 
 def test_a_prompt_is_padded_where_there_is_room() -> None:

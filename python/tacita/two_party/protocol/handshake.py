@@ -233,7 +233,7 @@ def _require(who: str, magic: bytes, version: int) -> None:
 #     client: 1 for a token      (the protocol runs)                   server: its share of the token
 #     client: 0 to end; neither once all tokens of the request are there
 #
-# Who knows the key goes on with the text when the connection broke: a request that names it, once.
+# Who knows the key goes on with the text when the connection broke: it is void once the next one is used.
 
 REQUEST = struct.Struct("<IIIII16s")
 KEY_BYTES, NO_KEY = 16, bytes(16)

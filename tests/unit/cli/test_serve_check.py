@@ -96,7 +96,7 @@ def test_a_ledger_that_takes_a_step_is_not_changed(folder: Path) -> None:
         ledger.execute("PRAGMA user_version=1")
     ledger.close()
     status, lines = checked()
-    assert status == 0 and "version 1, goes to 3" in lines["data"]
+    assert status == 0 and "version 1, goes to 4" in lines["data"]
     assert checked()[1]["data"] == lines["data"] and not list(folder.rglob("*.version-1"))
 
 

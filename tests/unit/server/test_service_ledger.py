@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import IntegrityError
 
 from tacita.errors import FileError, InputError, ResourceError
@@ -16,7 +18,7 @@ from tacita.server.store import keys, requests, tokens, usage
 from tacita.server.store import ledger as module
 from tacita.server.store import ledger as reserve
 from tacita.server.store.ledger import NAME, Ledger
-from tacita.server.store.tables import KeyRow, Quota, RequestRow
+from tacita.server.store.tables import VERSION, KeyRow, Quota, RequestRow
 
 ID, OTHER, SHA = "a" * 32, "b" * 32, "c" * 64
 DAY = 86400.0
@@ -142,6 +144,7 @@ def test_any_number_of_clients_may_be_gone(ledger: Ledger) -> None:
 def as_of_version_1(folder: Path) -> None:
     """Turns the ledger of a folder into one of the first version."""
     with sqlite3.connect(folder / NAME) as database:
+        database.execute("DROP INDEX by_former")
         for column in ("former", "former_until", "expires", "address", "tokens", "caches", "cache_bytes"):
             database.execute(f"ALTER TABLE clients DROP COLUMN {column}")
         database.execute("ALTER TABLE usage DROP COLUMN tokens")
@@ -177,13 +180,31 @@ def test_a_ledger_of_an_earlier_version_takes_the_steps_to_this_one(ledger: Ledg
     database.close()
 
 
+@pytest.mark.parametrize("version", [1, VERSION])
+def test_a_caller_is_looked_up_without_reading_all_clients(
+    ledger: Ledger, tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no token is that of anybody, now or before its rotation."""
+    ledger.close()
+    if version == 1:
+        as_of_version_1(tmp_path)
+    again, asked = Ledger(tmp_path), list[Any]()
+    monkeypatch.setattr(again, "one", asked.append)
+    tokens.client_of(again, tokens.new())
+    query = asked[0].compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    with again.change() as db:
+        steps = db.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
+    text = "\n".join(step[-1] for step in steps)
+    assert "SCAN" not in text and "(token=?)" in text and "(former=?)" in text
+
+
 def test_a_step_that_fails_leaves_the_ledger_as_it_was(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.close()
     as_of_version_1(tmp_path)
     earlier = columns(tmp_path)
-    *_, step = module.STEPS
+    step, *_ = module.STEPS
     with monkeypatch.context() as patch:
         patch.setattr(module, "STEPS", ((*step, "ALTER TABLE absent ADD COLUMN x"),))
         with pytest.raises(FileError, match="no such table"):

@@ -24,6 +24,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         *(f"ALTER TABLE clients ADD COLUMN {each} INTEGER" for each in ("caches", "cache_bytes")),
         "UPDATE clients SET caches = 2, cache_bytes = 10000000000",
     ),
+    ("CREATE INDEX by_former ON clients (former) WHERE former IS NOT NULL",),  # to 4
 )
 VERSION = 1 + len(STEPS)
 ID, NAME, MODEL, SCHEME, HASH = String(32), String(64), String(200), String(32), String(64)
@@ -54,8 +55,11 @@ class Who(Row):
     a client that an operator named. token: hash of it; former: of the one before the last rotation."""
 
     __tablename__ = "clients"
-    # A name belongs to one client that is not revoked.
-    __table_args__ = (Index("one_name", "name", unique=True, sqlite_where=text("revoked IS NULL")),)
+    # A name belongs to one client that is not revoked. Every call asks whose a token is, or was.
+    __table_args__ = (
+        Index("one_name", "name", unique=True, sqlite_where=text("revoked IS NULL")),
+        Index("by_former", "former", sqlite_where=text("former IS NOT NULL")),
+    )
 
     id: Mapped[str] = column(ID, primary_key=True)
     name: Mapped[str] = column(NAME)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from service_world import ASKED, KEY, KEYS, World, plan, request_bytes, sha256, world
+from starlette.types import Message
 
 from tacita.plans import wire
 from tacita.plans.wire import State
 from tacita.server.core import service as core
+from tacita.server.http.calls import CountedFile, file_response
 from tacita.server.sessions.messages import Used
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Quota
@@ -112,6 +114,42 @@ def test_a_piece_of_keys_takes_its_bytes_however_it_ends(there: World) -> None:
     assert used(there, token) == Used(bytes=len(KEYS))
     assert there.put_keys(token=token).json()["code"] == "quota"
     assert used(there, token) == Used(bytes=len(KEYS))
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "count"),
+    [({}, 200, 9000), ({"Range": "bytes=10-14"}, 206, 5), ({"Range": "bytes=9000-"}, 416, 0)],
+)
+def test_an_answer_takes_the_bytes_of_it_that_are_sent(
+    there: World, asked: dict[str, str], status: int, count: int
+) -> None:
+    token = small(there)
+    request = there.post(token=token).json()["id"]
+    there.pool.answer(request, bytes(9000))
+    before = used(there, token)
+    response = there.call("GET", f"/v1/requests/{request}/response", token=token, headers=asked)
+    assert (response.status_code, len(response.content)) == (status, count)
+    assert used(there, token) - before == Used(bytes=count)
+    carried = f'tacita_bytes_total{{way="out",what="responses"}} {count:.1f}'
+    assert carried in there.service.metrics.text().decode()
+
+
+def test_an_answer_whose_connection_breaks_takes_what_was_sent(tmp_path: Path) -> None:
+    path, charged, pieces = tmp_path / "response.ct", list[int](), list[Message]()
+    path.write_bytes(bytes(4 * CountedFile.chunk_size))
+
+    async def send(message: Message) -> None:
+        if len(pieces) == 3:
+            raise OSError("it has gone")
+        pieces.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    scope = {"type": "http", "method": "GET", "headers": [], "asgi": {"spec_version": "2.4"}}
+    with pytest.raises(OSError, match="it has gone"):
+        asyncio.run(file_response(path, "0" * 64, charged.append)(scope, receive, send))
+    assert charged == [3 * CountedFile.chunk_size], "of four pieces the one that broke it, too"
 
 
 def test_a_client_that_is_revoked_loses_its_requests_and_their_events(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from fastapi import Path as InPath
 from fastapi import Query, Request
 from fastapi.responses import FileResponse
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from tacita.errors import GoneError
 from tacita.plans.wire import BYTES, SHA256
@@ -67,10 +68,33 @@ async def body(request: Request) -> AsyncIterator[bytes]:
         raise GoneError("the caller has gone", hint="ask again") from None
 
 
-def file_response(path: Path, sha256: str) -> FileResponse:
-    """Answers with a file that does not change, whole or a range of it."""
+class CountedFile(FileResponse):
+    """A file whose bytes are counted as they are sent. on_sent: called at the end, also of a connection that
+    breaks, with the bytes of the body that went out: of the ranges that were asked for, their parts' heads
+    included."""
+
+    on_sent: Callable[[int], None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one call."""
+        count = 0
+
+        async def counted(message: Message) -> None:
+            nonlocal count
+            count += len(message.get("body", b""))  # first: what waits to be read has gone out, too
+            await send(message)
+
+        try:
+            await super().__call__(scope, receive, counted)
+        finally:
+            if self.on_sent:
+                self.on_sent(count)
+
+
+def file_response(path: Path, sha256: str, on_sent: Callable[[int], None] | None = None) -> FileResponse:
+    """Answers with a file that does not change, whole or a range of it. on_sent: as of `CountedFile`."""
     headers = {SHA256: sha256, "Cache-Control": "no-store"}
     stat = os.stat(path)
-    response = FileResponse(path, media_type=BYTES, headers=headers, stat_result=stat)
-    response.headers["etag"] = f'"{sha256}"'
+    response = CountedFile(path, media_type=BYTES, headers=headers, stat_result=stat)
+    response.headers["etag"], response.on_sent = f'"{sha256}"', on_sent
     return response

@@ -104,10 +104,12 @@ async def answer(service: At, who: Caller, id: Id) -> FileResponse:
         raise Fault(
             409, "not-done", f"the request is {row.state}", "GET /v1/requests/{id} says how it is doing"
         )
-    count = row.response_bytes or 0
-    service.metrics.carried("responses", "out", count)
-    service.jobs.charge(who.id, Used(bytes=count))
-    return file_response(Workdir(service.layout.request(id)).response, row.response)
+
+    def charge(count: int) -> None:
+        service.metrics.carried("responses", "out", count)
+        service.jobs.charge(who.id, Used(bytes=count))
+
+    return file_response(Workdir(service.layout.request(id)).response, row.response, charge)
 
 
 @router.post("/texts", status_code=201, summary="Begins a text whose rows the server keeps")

@@ -7,18 +7,21 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
-from service_world import ASKED, KEY, KEYS, World, plan, request_bytes, sha256, world
+from service_world import ASKED, KEY, KEYS, MODEL, World, plan, request_bytes, sha256, world
 from starlette.types import Message
 
 from tacita.plans import wire
 from tacita.plans.wire import State
 from tacita.server.core import service as core
+from tacita.server.core.accounts import Account
 from tacita.server.http.calls import CountedFile, file_response
 from tacita.server.sessions.messages import Used
 from tacita.server.store import tokens, usage
 from tacita.server.store.tables import Quota
+from tacita.two_party.protocol.refusal import Reason, Refusal
 
 PLANNED = plan().predicted_seconds()
 
@@ -106,6 +109,20 @@ def test_a_request_that_would_take_more_than_is_left_is_refused(
     response = there.post(data, token=token)
     assert (response.status_code, response.json()["code"]) == (429, "quota")
     assert f" {what}, more than" in response.json()["detail"] and not there.pool.jobs
+
+
+def test_what_quotas_refuse_is_counted_by_what_lacks(there: World) -> None:
+    token = small(there, keys=1, texts=1, tokens=5)
+    assert there.put_keys(id="cd" * 16, token=token).status_code == 403
+    assert [there.post(token=token).status_code for _ in range(2)] == [202, 429]
+    who = tokens.client_of(there.service.ledger, token)
+    assert who is not None
+    session = Account(there.service.jobs, who, MODEL)
+    assert session.admit(Used(), Used(texts=1)) == Refusal(Reason.CLIENT, 1)
+    assert session.admit(Used(), Used(tokens=6)) == Refusal(Reason.QUOTA, ANY)
+    refused = there.service.metrics.registry.get_sample_value
+    counts = {what: refused("tacita_refused_total", {"why": f"quota-{what}"}) for what in vars(Quota())}
+    assert {what: count for what, count in counts.items() if count} == {"texts": 2, "keys": 1, "tokens": 1}
 
 
 def test_a_piece_of_keys_takes_its_bytes_however_it_ends(there: World) -> None:

@@ -103,6 +103,7 @@ def test_a_quota_is_taken_whole_before_the_first_row(there: World) -> None:
         assert end(there, id, token=token).status_code == 204
         assert begin(there, token=token).status_code == 201
     assert there.post(params={"text": other}).status_code == 202
+    assert 'tacita_refused_total{why="quota-caches"} 2.0' in there.service.metrics.text().decode()
 
 
 def test_a_disk_without_room_for_all_texts_whole_begins_no_other(there: World, monkeypatch: Patch) -> None:

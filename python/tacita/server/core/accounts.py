@@ -49,6 +49,7 @@ class Account:
         except ResourceError:
             return Refusal(Reason.FULL, 0)
         if what:
+            self._jobs.metrics.refused(f"quota-{what}")
             later = usage.seconds_to_midnight(self._ledger)
             texts = Refusal(Reason.CLIENT, who.quota.texts or 0)
             return texts if what == "texts" else Refusal(Reason.QUOTA, later)

@@ -57,18 +57,18 @@ async def operator(connection: HTTPConnection) -> Who:
 def require_quota(service: Service, who: Who, count: int = 1) -> None:
     """Raises Fault (429) for a client that has no text, no seconds or not so many bytes left today."""
     if what := usage.lacking(service.ledger, who, Used(1, bytes=count)):
-        raise _quota_fault(service, f"this client had its {what} of today")
+        raise _quota_fault(service, what, f"this client had its {what} of today")
 
 
 def reserve_quota(service: Service, who: Who, wanted: Used) -> None:
     """Charges what a call is about to use. Raises Fault (429) for a client that has less left today."""
     if what := usage.reserve(service.ledger, who, wanted):
-        raise _quota_fault(
-            service, f"this takes {vars(wanted)[what]:g} {what}, more than this client has today"
-        )
+        detail = f"this takes {vars(wanted)[what]:g} {what}, more than this client has today"
+        raise _quota_fault(service, what, detail)
 
 
-def _quota_fault(service: Service, detail: str) -> Fault:
+def _quota_fault(service: Service, what: str, detail: str) -> Fault:
+    service.metrics.refused(f"quota-{what}")
     later = {"Retry-After": str(usage.seconds_to_midnight(service.ledger))}
     return Fault(429, "quota", detail, "wait until midnight (UTC), or ask the operator for more", later)
 

@@ -147,6 +147,7 @@ def _whole(request: Request, last: bool) -> str:
 def _require_another(service: Service, who: Who) -> None:
     most, held = who.quota.keys, keys.of_client(service.ledger, who.id)
     if most is not None and len(held) >= most:
+        service.metrics.refused("quota-keys")
         raise Fault(403, "quota", f"this client has {len(held)} keys here, at most {most}", "delete old ones")
 
 

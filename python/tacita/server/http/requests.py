@@ -125,6 +125,7 @@ async def begin_text(
     text = next((each for each in service.texts.of_client(who.id) if again and each.again == again), None)
     _require_same(text is None or text.key == key)
     if text is None and (why := service.texts.excess(who.id, who.quota, count)):
+        service.metrics.refused("quota-caches")
         raise Fault(403, "quota", why, f"end one, or wait: they go after {seconds:.0f} s without a request")
     text = text or service.texts.begin(who.id, key, count, again)
     return Kept(id=text.id, bytes=count, seconds=seconds)

@@ -23,7 +23,7 @@ from tacita.server.core.settings import Settings, signing_key
 from tacita.server.core.sweep import Sweep
 from tacita.server.core.texts import Texts
 from tacita.server.jobs.messages import WorkerSpec
-from tacita.server.jobs.pool import WorkerPool, follow, open_all, spread
+from tacita.server.jobs.pool import WorkerPool, open_all
 from tacita.server.jobs.worker import NodeSet
 from tacita.server.metrics import Metrics
 from tacita.server.sessions.messages import SessionSpec
@@ -72,7 +72,7 @@ class Service:
         ledger.hold(self.settings.data)
         self._watch()
         if self.nodes:
-            spread(self.pools, self.nodes)
+            self._spread(self.nodes)
         await asyncio.gather(open_all(self.pools), *(each.start() for each in self.sessions.values()))
         if resumed := self.jobs.resume():
             logs.say("resumed", requests=resumed)
@@ -80,7 +80,7 @@ class Service:
             _repeat(SWEEP_SECONDS, self.sweep.run, "sweep-failed"),
             _repeat(LOOK_SECONDS, self.look, "look-failed"),
         ]
-        again += [follow(self.pools, self.nodes)] if self.nodes else []
+        again += [self._follow(self.nodes)] if self.nodes else []
         self._tasks = [asyncio.create_task(each) for each in again]
         self.ready = True
 
@@ -152,6 +152,17 @@ class Service:
         )
         pool = WorkerPool(spec, self.jobs.on_event, waiting=settings.waiting, clock=clock)
         self.jobs.pools[spec.name] = pool
+
+    def _spread(self, nodes: NodeSet) -> None:
+        starts = nodes.starts()
+        for pool in self.pools:
+            pool.spread(starts)
+
+    async def _follow(self, nodes: NodeSet) -> None:
+        """Moves workers to places that come, and off those that go."""
+        while True:
+            self._spread(nodes)
+            await nodes.changed()
 
     def _watch(self) -> None:
         for (model, scheme), pool in self.jobs.pools.items():

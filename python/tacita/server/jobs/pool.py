@@ -27,7 +27,7 @@ from tacita.server.jobs.messages import (
     WorkerSpec,
 )
 from tacita.server.jobs.queue import FairQueue, share
-from tacita.server.jobs.worker import NodeSet, Start, start
+from tacita.server.jobs.worker import Start, start
 from tacita.two_party.protocol.refusal import Reason
 
 CANCELLED, DRAINED = "cancelled", "drained"
@@ -372,20 +372,6 @@ async def open_all(pools: Collection[WorkerPool]) -> None:
         await asyncio.gather(*opening, return_exceptions=True)
         await asyncio.gather(*(pool.close() for pool in pools))
         raise
-
-
-def spread(pools: Collection[WorkerPool], nodes: NodeSet) -> None:
-    """Keeps workers at the places that are there now."""
-    starts = nodes.starts()
-    for pool in pools:
-        pool.spread(starts)
-
-
-async def follow(pools: Collection[WorkerPool], nodes: NodeSet) -> None:
-    """Moves workers to places that come, and off those that go."""
-    while True:
-        spread(pools, nodes)
-        await nodes.changed()
 
 
 def _stop_timer(job: Job) -> None:

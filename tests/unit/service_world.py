@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -53,11 +53,18 @@ class PlayedPool:
     """Takes jobs and does nothing with them: the test calls the listener."""
 
     resident = ends = 0
+    looked = 0.0  # seconds
 
     def __init__(
-        self, spec: WorkerSpec, listener: Listener, *, waiting: int, clock: Callable[[], float]
+        self,
+        spec: WorkerSpec,
+        listener: Listener,
+        *,
+        waiting: int,
+        clock: Callable[[], float],
+        planned: Sequence[float],
     ) -> None:
-        self.spec, self.listener, self.most = spec, listener, waiting
+        self.spec, self.listener, self.most, self.planned = spec, listener, waiting, planned
         self.jobs: dict[str, Job] = {}
         self.cancelled: list[str] = []
         self.there = True
@@ -80,6 +87,9 @@ class PlayedPool:
     def cancel(self, id: str) -> bool:
         self.cancelled.append(id)
         return self.jobs.pop(id, None) is not None
+
+    def look(self, seconds: float) -> None:
+        self.looked += seconds
 
     def place(self, id: str) -> int | None:
         return list(self.jobs).index(id) if id in self.jobs else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,13 @@ class Stage:
         self.puppets.append(Puppet())
         return self.puppet
 
-    def pool(self, waiting: int = 30, attempts: int = 3) -> WorkerPool:
-        how: dict[str, Any] = {"waiting": waiting, "attempts": attempts, "start": self.start}
+    def pool(self, waiting: int = 30, attempts: int = 3, planned: Sequence[float] = ()) -> WorkerPool:
+        how: dict[str, Any] = {
+            "waiting": waiting,
+            "attempts": attempts,
+            "planned": planned,
+            "start": self.start,
+        }
         return WorkerPool(SPEC, self.book, clock=lambda: self.now, **how)
 
     @property
@@ -53,7 +58,7 @@ def job(id: str, client: str = "ann", deadline: float | None = None) -> Job:
 
 
 def played(
-    test: Callable[[Stage, WorkerPool], Awaitable[None]], **limits: int
+    test: Callable[[Stage, WorkerPool], Awaitable[None]], **limits: Any
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     async def run() -> None:
         stage = Stage()

@@ -27,6 +27,7 @@ from tacita.server.jobs.messages import (
     INTERNAL,
     REFUSED,
     RESOURCES,
+    STUCK,
     WORKER,
     Done,
     Evaluate,
@@ -79,6 +80,7 @@ class ProgressBus:
 WORDS = {
     DEADLINE: (504, "its deadline has passed", "ask again with a later one"),
     WORKER: (500, "its worker died too often", "the operator's log says why"),
+    STUCK: (500, "its evaluation got stuck within a stage", "ask again; the operator's log says when"),
     INTERNAL: (500, "the evaluation failed", "the operator's log says why"),
     wire.NO_TEXT: (410, "its text is not kept any more", "begin a text, and send all of its rows"),
 }

@@ -106,8 +106,10 @@ class Service:
         self.ledger.close()
 
     async def look(self) -> None:
-        """Ends what clients may no longer have: sessions of those whose quota is used up, and sessions and
-        requests of those that are revoked; events of a request end with it."""
+        """Ends jobs that are stuck, and what clients may no longer have: sessions of those whose quota is
+        used up, and sessions and requests of those that are revoked; events of a request end with it."""
+        for pool in self.pools:
+            pool.look(LOOK_SECONDS)
         for sessions in self.sessions.values():
             sessions.look()
         for row in requests.of_clients(self.ledger, tokens.gone(self.ledger)):
@@ -150,7 +152,9 @@ class Service:
             sha256=offered.sha256,
             device=settings.device,
         )
-        pool = WorkerPool(spec, self.jobs.on_event, waiting=settings.waiting, clock=clock)
+        planned = offered.files.prediction.stage_seconds
+        limits: dict[str, Any] = {"waiting": settings.waiting, "planned": planned}
+        pool = WorkerPool(spec, self.jobs.on_event, clock=clock, **limits)
         self.jobs.pools[spec.name] = pool
 
     def _spread(self, nodes: NodeSet) -> None:

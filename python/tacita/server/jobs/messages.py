@@ -19,6 +19,7 @@ from tacita.resources import CPU
 from tacita.server.child import Message
 
 REFUSED, DEADLINE, WORKER, RESOURCES, INTERNAL = "refused", "deadline", "worker", "resources", "internal"
+STUCK = "stuck"
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class Done(Message):
 @dataclass(frozen=True)
 class Failed(Message):
     """Says that the job has no response and will have none. code: REFUSED for the client's fault, DEADLINE,
-    WORKER for processes that ended under it, RESOURCES for want of memory or disk, INTERNAL for a defect,
-    named by its type alone."""
+    WORKER for processes that ended under it, STUCK for one that got no further, RESOURCES for want of memory
+    or disk, INTERNAL for a defect, named by its type alone."""
 
     tag: ClassVar[str] = "failed"
     id: str

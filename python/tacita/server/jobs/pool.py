@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +16,7 @@ from tacita.plans.wire import State
 from tacita.server.child import Message, Supervisor, set_within
 from tacita.server.jobs.messages import (
     DEADLINE,
+    STUCK,
     WORKER,
     Done,
     Evaluate,
@@ -32,6 +33,9 @@ from tacita.two_party.protocol.refusal import Reason
 
 CANCELLED, DRAINED = "cancelled", "drained"
 GRACE = 5.0  # seconds that a job has to reach its next stage before its process is ended
+# A job is stuck after PACE times its stage's planned seconds and PAUSE more: a plan priced on 16 cores takes
+# 16 times as long on one, and 100 GB of keys before a stage, or resume points behind it, 500 s at 200 MB/s.
+PACE, PAUSE = 50.0, 1800.0
 HERE = "here"  # the one place of a service of one machine
 Event = Passed | Done | Failed | State
 # Is told how a job goes, by its id: `running` when a worker has it, again after `waiting`: its worker ended,
@@ -65,22 +69,23 @@ class Job:
 
 
 class WorkerSlot(Supervisor):
-    """A place for a worker of a pool: the child that is there, and the job that it has. resident: keys in the
-    worker's memory, as last told. sent_keys: ids of keys that it was asked to use, and may have in memory."""
+    """A place for a worker of a pool: the child that is there, and the job that it has. left: seconds until
+    that is stuck, if no more is heard of it. resident: keys in the worker's memory, as last told. sent_keys:
+    ids of keys that it was asked to use, and may have in memory."""
 
     def __init__(self, pool: WorkerPool, start: Start) -> None:
         name, on_message = f"worker of {pool.spec.name}", partial(pool.on_message, self)
         super().__init__(name, partial(start, pool.spec), on_message, self._on_end, pool.advance)
         self._pool = pool
         self.job: Job | None = None
-        self.resident, self.sent_keys = 0, set[str]()
+        self.left, self.resident, self.sent_keys = PAUSE, 0, set[str]()
 
     @property
     def idle(self) -> bool:
         return self.child is not None and self.job is None and not self.leaving
 
     def give(self, job: Job) -> None:
-        self.job, job.ending = job, ""
+        self.job, job.ending, self.left = job, "", PAUSE
         job.over.clear()
         self.sent_keys.add(job.order.key_id)
         self._send(job.order)
@@ -119,9 +124,9 @@ class WorkerPool:
     clients.
 
     waiting: jobs that may wait beside those that run, shared by client. clock: unix seconds, for deadlines.
-    attempts: workers that may end under a job before it fails. start: of the one worker, here, unless
-    `spread` says otherwise. Call everything in the event loop's thread, which has to live as long as the
-    service: workers end with it.
+    planned: seconds of each stage. attempts: workers that may end under a job before it fails. start: of the
+    one worker, here, unless `spread` says otherwise. Call everything in the event loop's thread, which has to
+    live as long as the service: workers end with it.
     """
 
     def __init__(
@@ -131,11 +136,12 @@ class WorkerPool:
         *,
         waiting: int,
         clock: Callable[[], float],
+        planned: Sequence[float] = (),
         attempts: int = 3,
         start: Start = start,
     ) -> None:
         self.spec, self._listener, self._clock = spec, listener, clock
-        self._waiting, self._attempts = waiting, attempts
+        self._waiting, self._attempts, self._planned = waiting, attempts, dict(enumerate(planned))
         self._queue, self._jobs = FairQueue[str](), dict[str, Job]()
         self._slots = {HERE: WorkerSlot(self, start)}
         self._leaving = list[WorkerSlot]()
@@ -220,6 +226,16 @@ class WorkerPool:
         slot.end(slot.job, CANCELLED)
         return True
 
+    def look(self, seconds: float) -> None:
+        """Ends the processes of jobs that are stuck, which fail. seconds: since the last look; those in which
+        the service did not run do not count, as its workers may not have run either."""
+        for slot in self._running():
+            slot.left -= seconds
+            if slot.left < 0 and slot.job is not None:
+                slot.job.ending = slot.job.ending or STUCK
+                log.error("job %s: nothing is heard of it any more, its worker is ended", slot.job.id)
+                slot.kill()
+
     def works(self, id: str) -> bool:
         """Returns whether a worker works in the job's folder, also where it was told to end."""
         return self._slot_of(id) is not None
@@ -253,8 +269,9 @@ class WorkerPool:
             raise PeerError("it stopped a job that it was to do", hint="use one release")
         slot.starts = 0
         if not isinstance(message, Passed):
-            self._on_answer(slot, job, message)
-        elif not job.ending:
+            return self._on_answer(slot, job, message)
+        slot.left = PAUSE + PACE * self._planned.get(message.progress.index, 0.0)
+        if not job.ending:
             self._notify(job, message)
 
     def on_worker_exit(self, job: Job | None) -> bool:
@@ -328,9 +345,12 @@ class WorkerPool:
             self._fail(job, WORKER, why, "ask the server's operator")
 
     def _on_stopped(self, job: Job) -> None:
-        """Forgets a job whose evaluation was ended on purpose; fails it where its deadline was the reason."""
+        """Forgets a job whose evaluation was ended on purpose; fails it where its deadline was the reason, or
+        that it was stuck."""
         if job.ending == DEADLINE:
             return self._fail_late(job, "while it was evaluated")
+        if job.ending == STUCK:
+            return self._fail(job, STUCK, "its evaluation was stuck", "ask the server's operator")
         self._forget(job)
         if job.ending != CANCELLED:
             self._unfinished.append(job.id)

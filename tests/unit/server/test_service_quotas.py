@@ -169,6 +169,26 @@ def test_an_answer_whose_connection_breaks_takes_what_was_sent(tmp_path: Path) -
     assert charged == [3 * CountedFile.chunk_size], "of four pieces the one that broke it, too"
 
 
+def test_calls_at_the_same_time_open_no_more_streams_than_a_client_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path / "data", monkeypatch, streams=2) as there:
+        there.put_keys()
+        id = there.post().json()["id"]
+        how = {"headers": {"Authorization": f"Bearer {there.token}"}}
+
+        async def watch() -> list[int]:
+            calls = [there._called("GET", f"/v1/requests/{id}/events", how) for _ in range(5)]
+            watching = [asyncio.create_task(call) for call in calls]
+            while sum(task.done() for task in watching) + sum(there.service.streams.values()) < 5:
+                await asyncio.sleep(0)
+            there.pool.answer(id)
+            return sorted(response.status_code for response in await asyncio.gather(*watching))
+
+        assert there.runner.run(watch()) == [200, 200, 429, 429, 429]
+        assert not there.service.streams
+
+
 def test_a_client_that_is_revoked_loses_its_requests_and_their_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,8 +93,10 @@ async def events(service: At, who: Caller, id: Id) -> StreamingResponse:
     _row(service, who, id)
     if service.streams.get(who.id, 0) >= service.settings.streams:
         raise Fault(429, "busy", "too many streams of events", "close one", {"Retry-After": "5"})
+    stream = _events(service, who, id)
+    await anext(stream)  # it is counted before another call is looked at
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(service, who, id), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
 @router.get("/requests/{id}/response", summary="The answer: a file that `tacita decrypt` reads")
@@ -147,6 +149,7 @@ async def delete(service: At, who: Caller, id: Id) -> None:
 async def _events(service: Service, who: Who, id: str) -> AsyncIterator[str]:
     service.streams[who.id] = service.streams.get(who.id, 0) + 1
     try:
+        yield ""
         while (row := requests.get(service.ledger, who.id, id)) is not None:
             change = service.bus.change(id)
             yield f"data: {service.jobs.status(row).model_dump_json(exclude_none=True)}\n\n"

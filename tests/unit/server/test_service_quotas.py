@@ -98,6 +98,21 @@ def test_a_request_that_ran_is_charged_the_seconds_that_it_took(
         assert used(there, token) == Used(), "what is given back counts for the day on which it was taken"
 
 
+def test_a_request_whose_worker_died_is_not_charged_for_waiting_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [10 * 86400.0]
+    with world(tmp_path / "data", monkeypatch, clock=lambda: now[0]) as there:
+        token = small(there)
+        id = there.post(token=token).json()["id"]
+        there.pool.listener(id, State.running)
+        now[0] += 1.0
+        there.pool.listener(id, State.waiting)
+        now[0] += 1000.0
+        assert there.call("DELETE", f"/v1/requests/{id}", token=token).status_code == 204
+        assert used(there, token).seconds == 0.0
+
+
 @pytest.mark.parametrize(
     ("quota", "what"), [({"seconds": PLANNED / 2}, "seconds"), ({"bytes": 20_000}, "bytes")]
 )

@@ -224,6 +224,7 @@ class Jobs:
                 self.bus.wake_all()
             case _:
                 requests.change(self.ledger, id, state=State.waiting)
+                self.since.pop(id, None)
                 self._trace(id, "queue")
                 self.bus.publish(id, None)
                 logs.warn("requeued", request=id)

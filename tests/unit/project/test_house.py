@@ -36,7 +36,7 @@ LINES = {
     "planning": 4639,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
     "plans": 3222,  # decisions 125, 140
     "schemes": 1530,  # a device (decision 122)
-    "server": 8362,  # a worker on a device; texts whose rows are kept (decisions 122, 125, 140)
+    "server": 8419,  # a worker on a device, or that hangs; texts whose rows are kept (33, 122, 125, 140)
     "slots": 2736,  # texts side by side; tables and operands in parts; noise (94, 107, 132, 136, 138)
     "texts": 2314,  # tensors in the types of their files, windows, requests of texts (91, 105, 110, 119, 125)
     "two_party": 6336,  # integers in the fewest bytes, attention by tiles (decisions 91, 92, 105)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -243,7 +243,7 @@ class Jobs:
         signature = wire.signed(self.signer, row.plan, row.sha256, response).signature
         end = {"state": State.done, "ended": self.ledger.clock(), "seconds": done.seconds}
         answer = {"response": response, "response_bytes": path.stat().st_size, "signature": signature}
-        self._change(id, **end, **answer)
+        self.ledger.insist(partial(requests.change, self.ledger, id, **end, **answer))
         self._charge_answer(row, done.seconds, done.figures)
         self.trace_end(id, State.done)
         self.bus.publish(id, None)
@@ -277,10 +277,6 @@ class Jobs:
     def trace_end(self, id: str, state: str) -> None:
         if self.tracing:
             self.tracing.ended(id, state=str(state))
-
-    def _change(self, id: str, **values: Any) -> None:
-        """Sets columns of a request that has ended, whether or not the disk is full."""
-        self.ledger.insist(partial(requests.change, self.ledger, id, **values))
 
     def _submit(self, row: RequestRow, text: Path | None, *, resumed: bool = False) -> None:
         if (pool := self.pools.get((row.model, row.scheme))) is None:

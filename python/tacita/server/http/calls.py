@@ -79,13 +79,13 @@ class CountedFile(FileResponse):
         """Answers one call."""
         count = 0
 
-        async def counted(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             nonlocal count
             count += len(message.get("body", b""))  # first: what waits to be read has gone out, too
             await send(message)
 
         try:
-            await super().__call__(scope, receive, counted)
+            await super().__call__(scope, receive, send_and_count)
         finally:
             if self.on_sent:
                 self.on_sent(count)

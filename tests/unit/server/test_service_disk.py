@@ -123,7 +123,7 @@ def test_nothing_of_a_revoked_client_stays(there: World) -> None:
     there.pool.answer(done)
     tokens.revoke(there.service.ledger, "clinic")
     there.sweep()
-    assert there.pool.cancelled == [waits]
+    assert set(there.pool.cancelled) == {waits}, "by the sweep, or once more by the look of each second"
     assert not any((there.folder / "keys").iterdir()) and not any((there.folder / "requests").iterdir())
 
 

@@ -282,9 +282,9 @@ def _client_bytes(
     sizes, base, number = prices.sizes, prices.limbs_at_level_0, 8 * info.slots
     limbs = sizes.key(info.max_level, base)[0] // sizes.limb_file
     limbs = max(limbs, BOOTSTRAPPING_KEY) if sizes.bootstrap_keys_file else limbs
-    made, read = (sum(tensor.count for tensor in tensors) for tensors in (request, response))
+    sent, read = (sum(tensor.count for tensor in tensors) for tensors in (request, response))
     one = sizes.ciphertext(max(tensor.level for tensor in request), base)[1] + 2 * number
-    encrypting = 3 * made * number + min(made, AT_ONCE) * one
+    encrypting = 3 * sent * number + min(sent, AT_ONCE) * one
     return max(2 * 2 * limbs * sizes.limb_memory, encrypting, 2 * read * 2 * number)
 
 

@@ -229,8 +229,7 @@ class GenerationClient:
         """Returns the token behind a prompt, which is padded on its left: the server learns its length to 16
         tokens; then behind the one that it returned last. Raises InputError for a prompt that does not
         fit."""
-        plan = self._client.plan
-        slots = 1 if self._written else padded_slots(plan, len(tokens), self._left)
+        slots = 1 if self._written else padded_slots(self._client.plan, len(tokens), self._left)
         return self._safely(self._next_input(list(tokens), slots), slots)
 
     @property
@@ -256,12 +255,13 @@ class GenerationClient:
         """Returns one token; where the connection breaks, or others have used up the key of the server's
         table, it tries again over a new one."""
         try:
+            if self._again and tries < TRIES:
+                self._client, self._writer = self._again(), None
             return self._token(inputs, rows)
         except (GoneError, LateError, RefusedError) as error:
             final = isinstance(error, RefusedError) and error.reason != Reason.KEY
             if self._again is None or final or tries == 1:
                 raise
-        self._client, self._writer = self._again(), None
         return self._safely(inputs, rows, tries - 1)
 
     def _token(self, inputs: Any, rows: int) -> int:

@@ -173,7 +173,7 @@ class TwoPartyServer:
         except GoneError:
             return END
         if self._generations:
-            self._generations.heard(party)
+            self._generations.forget_complete(party)
         return wish
 
     def _prepare(self, ahead: Ahead, watch: Watch) -> int:

@@ -109,7 +109,7 @@ class GenerationSessions:
             writer.tell(chosen)
         self._complete[party] = key  # whether the last token arrived is known from what the client says next
 
-    def heard(self, party: Party) -> None:
+    def forget_complete(self, party: Party) -> None:
         """Forgets the text whose last token was sent to this client, which has it: it asks for more."""
         self._forget(self._complete.pop(party, NO_KEY))
 

@@ -150,14 +150,16 @@ def test_a_connection_that_breaks_in_a_token_costs_none_either(
         assert broken and found == WANTED
 
 
-@pytest.mark.parametrize("place", ["set-up", "prepare"])
+@pytest.mark.parametrize("place", ["greeting", "set-up", "prepare"])
 def test_a_connection_that_breaks_again_in_the_same_token_costs_none(tmp_path: Path, place: str) -> None:
-    """Before the client is told the new key of the text, and behind it."""
+    """Before the server is asked, before the client is told the new key of the text, and behind it."""
     with served(tmp_path) as client:
         made = [client()]
 
         def again() -> TwoPartyClient:
             made.append(client())
+            if place == "greeting" and len(made) == 2:
+                raise GoneError("the connection broke")
             return made[-1]
 
         def watch(step: str) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 from tacita.errors import FileError
 from tacita.limits import Above, Matches, OneOf, Range, Rules, Size, limits_of, require
 from tacita.plans.commitment import LinkSpeed
-from tacita.plans.json_fields import from_json, to_json
+from tacita.plans.json_fields import canonical, from_json, to_json
 from tacita.plans.scheme import BUMBLEBEE
 from tacita.texts.embedding import (
     MAX_CLASSES,
@@ -227,7 +227,7 @@ def header_rules(plan: Any, front: EmbeddingConfig) -> Rules:
 
 
 def encode(program: Program) -> bytes:
-    """Encodes a program in its one spelling: keys sorted, no spaces."""
+    """Encodes a program in its one spelling."""
     data = {
         "format": FORMAT,
         "version": VERSION,
@@ -239,7 +239,7 @@ def encode(program: Program) -> bytes:
         "image": to_json(program.front.image) if program.front.image else None,
         "reading": {name: getattr(program, name) for name in READING},
     }
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return canonical(data)
 
 
 @lru_cache(maxsize=4)

@@ -30,6 +30,7 @@ from tacita.layouts.runs import MASK
 from tacita.packings import executor
 from tacita.packings.base import Operation, stages_of
 from tacita.packings.columns.attention import BatchAttention, Split
+from tacita.packings.columns.cells import CellSums
 from tacita.packings.columns.linear import BatchNorm
 from tacita.packings.encoding import Encoding, OutputSpec, apply_unit, output_bound
 from tacita.packings.multidiagonal.linear import Affine
@@ -128,27 +129,6 @@ def priced(counts: Counts, prices: Prices) -> Row:
     }
 
 
-class KeysApart(RowSums):
-    """Rows side by side, their keys so many slots apart: sums of all keys are cyclic, and everywhere."""
-
-    def __init__(self, keys: int, apart: int) -> None:
-        self._total = partial(rotate_sum, width=keys, step=apart)
-
-    def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
-        return tuple(
-            self._total(be, be.mul(*pair)) for pair in zip(exps, self.masks(be, masks, factor), strict=True)
-        )
-
-    def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
-        return tuple(be.mul_const(self._total(be, ct), factor) for ct in squares)
-
-    def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
-        return [be.mul_const(ct, factor) for ct in masks]
-
-    def centred(self, be: Backend, sums: Cts, offset: float) -> Cts:
-        return tuple(be.add_const(ct, offset) for ct in sums)
-
-
 @dataclass(frozen=True)
 class SoftmaxOfRows:
     """A softmax of a ciphertext's rows, placed on a chain of levels. scores: (rows, keys). rotations: its
@@ -194,7 +174,10 @@ def in_rounds(
 ) -> SoftmaxOfRows:
     """The same with these specs, whose rounds are given."""
     rows, keys = values.shape
-    stages = stages_of(_softmax(specs, KeysApart(keys, rows)), frozenset({MASK}))
+    sums = CellSums(
+        partial(rotate_sum, width=keys, step=rows), 1
+    )  # rows side by side: cyclic, and everywhere
+    stages = stages_of(_softmax(specs, sums), frozenset({MASK}))
     simulator = StageSimulator(partial(SimBackend, ring.slots, ring.max_level), frozenset({MASK}))
     one = SoftmaxOfRows(
         values, specs, stages, place(stages, {"softmax.scores": 1, MASK: 1}, simulator, prices)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tacita.layouts.columns import Array, BatchAnswer, BatchShape, Cells, Columns, IntArray
+from tacita.layouts.columns import Array, BatchAnswer, Cells, Columns, IntArray
 from tacita.packings.columns.attention import RowSquares, completed, variance
 from tacita.packings.columns.linear import BatchNorm, ColumnMap, dot, scaled
 from tacita.packings.encoding import SUMMED, Argument, Encoding, WeightBias, apply
@@ -195,19 +195,19 @@ def _places(features: IntArray, size: int) -> Array:
 
 @dataclass(frozen=True)
 class CellSums(RowSums):
-    """Row sums of the one query, a ciphertext a head, in every token."""
+    """Row sums of the one query, a ciphertext a head, in every token. total: adds up tokens, at no level."""
 
-    shape: BatchShape
+    total: Callable[[Backend, Ct], Ct]
     heads: int
 
     def masked(self, be: Backend, exps: Cts, masks: Cts, factor: float) -> Cts:
         """One level below exps, two below masks."""
         pairs = zip(exps, self.masks(be, masks, factor), strict=True)
-        return tuple(self.shape.total(be, be.mul(e, mask)) for e, mask in pairs)
+        return tuple(self.total(be, be.mul(e, mask)) for e, mask in pairs)
 
     def plain(self, be: Backend, squares: Cts, factor: float) -> Cts:
         """A product with the factor, after the sum."""
-        return tuple(be.mul_const(self.shape.total(be, ct), factor) for ct in squares)
+        return tuple(be.mul_const(self.total(be, ct), factor) for ct in squares)
 
     def masks(self, be: Backend, masks: Cts, factor: float) -> Sequence[Ct]:
         """The mask is the same for all heads."""
@@ -223,7 +223,7 @@ class BatchFirstToken(OneQuery):
 
     def __init__(self, plan: AttentionPlan, columns: Columns) -> None:
         """Builds all maps. columns: of x."""
-        self.plan, self.columns, self.sums = plan, columns, CellSums(columns.shape, plan.heads)
+        self.plan, self.columns, self.sums = plan, columns, CellSums(columns.shape.total, plan.heads)
         self.query, self.key = self._map(plan.query()), self._map(plan.key())
         self.value = self._map(plan.value(1.0 / plan.specs.attended))
         matrix, bias = plan.projection(plan.specs.attended)

@@ -62,9 +62,10 @@ class Positional:
     added: Array | None = None
     visible: Array | None = None
 
-    def kept_from(self, query: int) -> bool:
-        """Whether a limited reach keeps any key from this query: not from the first of reversed rows."""
-        return self.visible is not None and not self.visible[query].all()
+    @property
+    def seen_first(self) -> Array | None:
+        """Which keys query 0 sees, 1 and 0; None where it sees all, as the first of reversed rows does."""
+        return None if self.visible is None or self.visible[0].all() else self.visible[0]
 
     @staticmethod
     def of(weights: Weights, a: Attention, tokens: int) -> Positional:

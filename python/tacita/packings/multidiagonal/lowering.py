@@ -95,10 +95,8 @@ class FirstTokenAttention(TextQuery):
     @property
     def visible(self) -> list[Array] | None:
         """A mask, 1 at the keys that query 0 sees; None where it sees all."""
-        positional = self.plan.positional
-        if positional.visible is None or not positional.kept_from(0):
-            return None
-        return [self._by_key(np.tile(positional.visible[0], (self._layout.heads, 1)))]
+        row = self.plan.positional.seen_first
+        return None if row is None else [self._by_key(np.tile(row, (self._layout.heads, 1)))]
 
     def _by_key(self, table: Array) -> Array:
         """Spreads a table (heads, keys or 1): at token j of a diagonal that of key j; zero where there is no

@@ -89,7 +89,7 @@ class FirstTokenAttention(TextQuery):
             VectorLayout(layout.shape.slots, layout.size),
             context_layout(windows, plan.head_size),
         )
-        self.early = Early.of(plan.specs, MIXING, limited=plan.positional.kept_from(0))
+        self.early = Early.of(plan.specs, MIXING, limited=plan.positional.seen_first is not None)
         self.specs = self.early.specs(plan.specs) if self.early else plan.specs
         scale = context_scale(self.specs)
         super().__init__(
@@ -137,10 +137,9 @@ class FirstTokenAttention(TextQuery):
     @property
     def visible(self) -> list[Array] | None:
         """A mask for each window, 1 at the keys that query 0 sees; None where it sees all."""
-        positional = self.plan.positional
-        if positional.visible is None or not positional.kept_from(0):
+        if (row := self.plan.positional.seen_first) is None:
             return None
-        return [np.repeat(positional.visible[0], self.layout.shape.window)] * len(self.windows)
+        return [np.repeat(row, self.layout.shape.window)] * len(self.windows)
 
     def _window_scores(self, be: Backend, window: HeadWindow, product: Ct) -> Ct:
         starts = np.where(np.arange(window.shape.window) % window.width == 0, in_heads(window), 0.0)

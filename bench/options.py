@@ -87,6 +87,5 @@ def lines_of(file: Path) -> list[str]:
 
 
 def read_examples(path: Path) -> list[tuple[Text, int]]:
-    """Reads the (text, label) pairs of a file without malformed lines. Raises InputError naming the first
-    that is malformed."""
+    """Reads the (text, label) pairs of a file. Raises InputError naming the first malformed line."""
     return [(line.text, int(line.label)) for line in whole(path, read_labelled(path))]

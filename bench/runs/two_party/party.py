@@ -118,8 +118,7 @@ def run_pair(case: Case, options: Options, watch: Watch = lambda *_: None) -> di
 
 
 def cores(threads: int) -> list[int | None]:
-    """Returns a core for each party; None (not pinned) with several threads, or where there is only one core
-    or no affinity."""
+    """Returns a core for each party; None (not pinned) with several threads, one core or no affinity."""
     mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return [*mine[:2]] if threads == 1 and len(mine) >= 2 else [None, None]
 

@@ -171,8 +171,7 @@ def widen(interval: Interval, share: float) -> Interval:
 
 
 def widen_ratio(interval: Interval, share: float) -> Interval:
-    """Returns [lo*(1-share), hi*(1+share)] for 0 < lo: the domain of 1/x and 1/sqrt(x), which must stay
-    positive."""
+    """Returns [lo*(1-share), hi*(1+share)] for 0 < lo: the domain of 1/x and 1/sqrt(x)."""
     check_interval("widen_ratio", interval, positive=True)
     return interval[0] * (1.0 - share), interval[1] * (1.0 + share)
 

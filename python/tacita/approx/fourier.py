@@ -230,8 +230,7 @@ def _no_table(why: str) -> FitError:
 
 
 def _half_grid(points: int, end: float) -> Array:
-    """Returns Chebyshev-spaced points of [0, end], both included; with their negatives those of [-end,
-    end]."""
+    """Returns the points of [0, end], both included, of a Chebyshev grid of [-end, end]."""
     count = points // 2 + 32
     return end * np.sin(0.5 * np.pi * np.arange(count + 1) / count)
 

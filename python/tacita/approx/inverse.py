@@ -89,8 +89,7 @@ class GoldschmidtSpec(Spec):
         return self.begin(be, numerators, ct, len(self.relaxation), input_scale)
 
     def divide_factor(self, input_scale: float = 1.0) -> float:
-        """Returns the constant that `divide` leaves in its results, about hi; fold it into the next
-        plaintext."""
+        """Returns the constant that `divide` leaves in its results, about hi: for the next plaintext."""
         return self.domain[1] / (_closing(self) * _rest(self._steps(input_scale)))
 
     def begin(

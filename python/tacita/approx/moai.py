@@ -48,8 +48,7 @@ def limit(interval: Interval, squarings: int, *, shift: float | None = None) -> 
 
 
 def exp(interval: Interval, error: float, *, shift: float | None = None, max_depth: int = LAST + 1) -> Spec:
-    """Returns the spec of fewest squarings with absolute error <= `error`, the line refitted. Raises FitError
-    when out of reach."""
+    """Fits by the fewest squarings to an absolute error, the line refitted. Errors: FitError."""
     specs = (_refit(interval, shift, squarings) for squarings in range(FIRST, max_depth))
     return first("exp (limit)", specs, interval, error, max_depth)
 

@@ -84,8 +84,7 @@ def chebyshev_spec(
     degree: int,
     weight: Function | None = None,
 ) -> ChebyshevSpec:
-    """Fits a minimax series of the given degree on `domain`; relative error when a weight (1/|f|) is
-    given."""
+    """Fits a minimax series of this degree on `domain`; of relative error with a weight (1/|f|)."""
     fit = fitting.remez(f, domain, degree, weight)
     return ChebyshevSpec(function, interval, domain, fit.error, weight is not None, fit.floats)
 
@@ -209,8 +208,7 @@ class ConstantSpec(Spec):
 
 
 def constant_spec(function: str, interval: Interval, value: float) -> ConstantSpec:
-    """Builds a constant. function: the one that it stands for. interval: of the input that is ignored.
-    Errors: FitError (empty interval)."""
+    """Builds a constant in place of a function. interval: of the ignored input. Errors: FitError (empty)."""
     fitting.check_interval(f"{function} (constant)", interval)
     return ConstantSpec(function, interval, interval, 0.0, True, value)
 

@@ -181,8 +181,7 @@ class GgufFile:
 
     @cached_property
     def _stored(self) -> Mapping[str, str]:
-        """Maps Hugging Face's names to the file's. Raises CheckpointError for a tensor that the families
-        lack."""
+        """Maps Hugging Face's names to the file's. Raises CheckpointError for a tensor that no family has."""
         return {self._translate(name): name for name in self.header.tensors}
 
     def _translate(self, name: str) -> str:

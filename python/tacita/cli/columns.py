@@ -177,8 +177,7 @@ def in_pairs(texts: Sequence[str]) -> list[Line]:
 
 
 def checked(model: Embedder, lines: Sequence[Line], tokens: int) -> list[Line]:
-    """Returns the same lines; those over `tokens` tokens or the model's positions, or without a known word,
-    have a problem."""
+    """Returns the same lines; those that are too long, or hold no known word, have a problem."""
     return [line if line.problem else _fitted(model, line, tokens) for line in lines]
 
 

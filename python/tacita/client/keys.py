@@ -80,8 +80,7 @@ def key_of(owner: Owner) -> str:
 
 
 async def key_state(owner: Owner, key: str) -> KeyState | None:
-    """Asks the server how much of a key it has; None for nothing. Raises PeerError for an impossible
-    reply."""
+    """Asks how much of a key the server has; None for nothing. Raises PeerError for an impossible reply."""
     reply = await owner.channel.ask("GET", f"/keys/{key}")
     return None if reply.status == 404 else _checked(owner, key, reply.read(KeyState))
 

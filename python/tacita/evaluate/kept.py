@@ -136,8 +136,7 @@ def kept_bytes(plan: Plan, *, again: bool = False) -> int:
 
 
 def forget(work: Path) -> None:
-    """Deletes the rows of the text that is kept, if there is one. Raises FileError, ResourceError as
-    `kept_rows`."""
+    """Deletes the rows of the text that is kept, if any. Raises FileError, ResourceError as `kept_rows`."""
     if (work / FOLDER).exists():
         SpillStore(work / FOLDER).close(keep=False)
 

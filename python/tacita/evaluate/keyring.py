@@ -96,8 +96,7 @@ def server_bytes(plan: Plan) -> int:
 
 
 def fixed_bytes(plan: Plan) -> int:
-    """Returns the bytes of `server_bytes` without ciphertexts: keys, matrices of bootstrapping, process,
-    model and circuit."""
+    """Returns `server_bytes` without ciphertexts: keys, bootstrapping's matrices, process, model, circuit."""
     return server_bytes(plan) - _working(plan)
 
 
@@ -296,8 +295,7 @@ class KeyRing:
 
 
 def taken_bytes(evaluator: Evaluator) -> int | None:
-    """Bytes of this process, less those of ciphertexts that are no more; None where the system does not
-    say."""
+    """Bytes of this process, less those of freed ciphertexts; None where the system does not say."""
     resident = resident_bytes()
     return None if resident is None else resident - evaluator.unused_bytes
 

@@ -168,8 +168,7 @@ class Server:
         return circuit_of(self.plan, self.model)
 
     def _keys_of(self, request: Path) -> ClientKeys:
-        """Returns the keys that the request was made with, where they are in memory; else loads those of the
-        work folder."""
+        """Returns the request's keys where they are in memory; else loads those of the work folder."""
         held = self.ring.held(envelope.key_of(request, "request"))
         return held or self.ring.load(require(self.work.evaluation_keys, "keygen"))
 

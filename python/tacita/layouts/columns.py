@@ -175,8 +175,7 @@ class Cells:
 
 
 def shifts(lanes: int) -> tuple[int, ...]:
-    """Rotations that bring every lane to every other one; those that leave the group of lanes get weight
-    zero."""
+    """Rotations that bring every lane to every other one; out of its group a lane gets weight zero."""
     return tuple(range(1 - lanes, lanes))
 
 

@@ -114,8 +114,7 @@ class FeatureLayout:
         return FeatureLayout(self.shape, self.size, self.home, self.blocks, copied)
 
     def vectors(self, per_feature: Array) -> list[Array]:
-        """Periodic vectors, one per ciphertext, holding per_feature[f] where feature f lives and zero
-        elsewhere."""
+        """Returns periodic vectors, one a ciphertext: per_feature[f] where feature f lives, else zero."""
         return [np.where(row >= 0, per_feature[row], 0) for row in self.home]
 
     def pack(self, tensor: Array) -> list[Array]:

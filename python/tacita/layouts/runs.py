@@ -251,8 +251,7 @@ class Layout:
 
 
 def _steps(run: Run) -> Iterator[tuple[int, int, int]]:
-    """Yields how often, how many slots and how many numbers apart, from the outermost step to the
-    innermost."""
+    """Yields how often, how many slots and how many numbers apart, from the outermost step inwards."""
     return ((run[i], run[i + 1], run[i + 2]) for i in range(2, len(run), 3))
 
 

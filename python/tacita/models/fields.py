@@ -173,8 +173,7 @@ class Fields:
         return heads
 
     def positions(self, field: str, first: int = 0) -> int:
-        """Counts the tokens that there are positions for, up to the most that a plan has: a longer table is
-        cut."""
+        """Counts the tokens that have positions, up to the most of a plan: a longer table is cut."""
         return min(self.integer(field, MAX_STATED, least=first + 1) - first, MAX_POSITIONS)
 
     def activation(self, field: str, default: str) -> str:

@@ -126,8 +126,7 @@ def tensor_shapes(config: Config) -> dict[str, tuple[int, ...]]:
 
 
 def forward(b: Blocks[T, A], config: Config, x: T, *, all_rows: bool = False) -> A:
-    """The model of this configuration on an interpreter: hidden states (tokens, hidden) -> answer (1,
-    outputs)."""
+    """Runs the model on an interpreter: hidden states (tokens, hidden) -> answer (1, outputs)."""
     result: A = FAMILIES[family_of(config)].forward(b, config, x, all_rows=all_rows)
     return result
 
@@ -151,8 +150,7 @@ def shapes(config: Config, tokens: int, *, hidden_embedding: bool = False) -> Sh
 
 @lru_cache(maxsize=32)
 def nodes(config: Config) -> Mapping[str, Node]:
-    """Returns the model's nodes by name, in the order of the walk. The number of tokens changes none of
-    them."""
+    """Returns the model's nodes by name, in the order of the walk, whatever the number of tokens."""
     return MappingProxyType(shapes(config, 1).nodes)
 
 

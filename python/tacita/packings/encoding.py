@@ -123,8 +123,7 @@ class OutputSpec:
 
 
 def without_mean(weight: Array, bias: Array, *, centred: bool) -> WeightBias:
-    """The dense map at the end of a block, as it is or so that the output is without its mean over features,
-    which is all that a LayerNorm sees of it. Costs nothing."""
+    """A block's last map, as it is or without its output's mean, which a LayerNorm drops. Costs nothing."""
     return (weight - weight.mean(axis=0), bias - bias.mean()) if centred else (weight, bias)
 
 

@@ -88,8 +88,7 @@ def crossed(weight: Array, heads: int) -> Array:
 def turned(
     be: Backend, xs: Sequence[Ct], others: Sequence[Ct], cos: Sequence[Array], sin: Sequence[Array]
 ) -> list[Ct]:
-    """Rotates by angles: xs * cos + others * sin, ciphertext by ciphertext; others: from the `crossed` rows.
-    One level."""
+    """Rotates by angles: xs * cos + others * sin. others: from the `crossed` rows. One level."""
     pairs = zip(xs, others, cos, sin, strict=True)
     return [be.add(be.mul_vector(x, c), be.mul_vector(y, s)) for x, y, c, s in pairs]
 
@@ -129,8 +128,7 @@ class Side:
 
     @property
     def squared(self) -> WeightBias:
-        """The dense map whose squares, added up over a head, are its variance in stored form but for
-        `offset`."""
+        """The dense map whose squares add up over a head to its stored variance, but for `offset`."""
         factor = np.sqrt(Argument.of(self.rsqrt).scale / self.size)
         return self.dense[0] * factor, self.dense[1] * factor
 

@@ -77,8 +77,7 @@ class Option:
 
     @classmethod
     def of(cls, request: PlanRequest) -> Option | None:
-        """Returns the option that a plan request asks for, or None. Raises InputError for one that no plan
-        can have."""
+        """Returns the option that a request asks for, or None. Raises InputError for one that no plan has."""
         raise NotImplementedError
 
     def admit(self, model: Checkpoint) -> None:
@@ -101,8 +100,7 @@ class Option:
         ciphertexts compare, as a share of the range."""
 
     def target(self, logits: Array) -> Array | None:
-        """Returns what the circuit should answer where the model has these logits; None where that is not
-        decided."""
+        """Returns the answer wanted where the model has these logits; None where that is not decided."""
         return logits
 
     def bound(self, answer: float) -> float:
@@ -114,8 +112,7 @@ class Option:
         return {}
 
     def basis(self, model: Checkpoint, tokens: int, basis: Basis) -> Basis:
-        """Returns what two parties calibrate on. Raises InputError for a model that cannot have the option
-        there."""
+        """Returns what two parties calibrate on. Raises InputError for a model without the option there."""
         return basis
 
     @classmethod

@@ -87,8 +87,7 @@ def rounded(plan: PlanHeader, values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def rounding_step(plan: PlanHeader, values: NDArray[np.float64]) -> float:
-    """Returns the step of `rounded`; of an overflown vector, whose answer is not trusted anyway, that of the
-    largest."""
+    """Returns the step of `rounded`; of an overflown vector, never trusted, that of the largest."""
     return shown_step(plan, min(max(length(values), LEAST_LENGTH), 1.0 / LEAST_LENGTH))
 
 

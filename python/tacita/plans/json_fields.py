@@ -36,8 +36,7 @@ def loads(text: str) -> Any:
 
 
 def printable(name: str) -> str:
-    """What a plan holds of a name: `?` for characters that cannot be shown, cut to the longest string that is
-    read."""
+    """What a plan holds of a name: `?` for what cannot be shown, cut to the longest string that is read."""
     return "".join(c if c.isprintable() else "?" for c in name)[:MAX_STRING]
 
 

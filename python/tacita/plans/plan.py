@@ -279,8 +279,7 @@ class Plan:
         return self.layout.packing
 
     def predicted_seconds(self, link: LinkSpeed | None = None) -> float:
-        """Returns the seconds of the server's evaluation of a request and, over a link, of sending request
-        and response."""
+        """Returns the seconds of evaluating a request and, over a link, of sending request and response."""
         evaluate = self.prediction.seconds["evaluate"]
         return evaluate + (link.seconds(self.predicted_bytes(), 1) if link else 0.0)
 
@@ -290,8 +289,7 @@ class Plan:
 
     @property
     def coefficients(self) -> int | None:
-        """Tokens of the products of coefficients that its stages count, for which there are keys of their
-        own; None for no such products."""
+        """Tokens of its stages' products of coefficients, which have keys of their own; None without any."""
         multiplied = any(stage.counts.get("coefficient_product", 0) for stage in self.stages)
         return self.tokens if multiplied else None
 

@@ -93,8 +93,7 @@ def _row(bench: Bench, level: int) -> dict[str, float]:
     xs, ys = ([be.neg(ct) for _ in range(COLD)] for ct in (a, b))
 
     def each(run: Callable[[Any, Any], object], operands: int = COLD) -> float:
-        """Milliseconds of one call on operands that have left the caches since the last one, as in a
-        circuit."""
+        """Milliseconds of one call on operands that have left the caches meanwhile, as in a circuit."""
         pairs = list(zip(xs, ys, strict=True))[:operands]
         return best_ms(lambda: [run(x, y) for x, y in pairs], bench.repeats) / operands
 

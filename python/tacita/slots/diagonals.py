@@ -127,8 +127,7 @@ class Diagonals:
 
     @staticmethod
     def outlined(places: Numbers, filled: Flags) -> Diagonals:
-        """Builds a table of one number for each place, zero where the row is: for what depends on places
-        alone."""
+        """Builds a table of one number a place, zero where the row is: for what depends on places alone."""
         return Diagonals(places, (Rows(filled[:, None].astype(np.float64)),))
 
     @staticmethod

@@ -53,8 +53,7 @@ class NoiseModel:
 
     @cached_property
     def key_switch(self) -> float:
-        """Standard deviation of what a rotation, conjugation or relinearisation adds: the rounding of
-        mod-down."""
+        """Standard deviation that a rotation, conjugation or relinearisation adds: mod-down's rounding."""
         return self.rescale
 
     @cached_property

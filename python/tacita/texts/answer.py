@@ -61,8 +61,7 @@ class Answer:
     content: Answer | None = field(default=None, kw_only=True, compare=False)
 
     def __repr__(self) -> str:
-        """Returns at most 300 characters: the answer in a few words, the protection, the number of
-        warnings."""
+        """Returns at most 300 characters: the answer in a few words, the protection, how many warnings."""
         doubts = f", {len(self.warnings)} warnings" if self.warnings else ""
         return f"{type(self).__name__}({self.summary[:120]!r}, privacy={self.privacy or 'unknown'!r}{doubts})"
 

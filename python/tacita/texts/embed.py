@@ -86,8 +86,7 @@ def tokenize(front: Embedder, text: Text, *, special: bool = True) -> tuple[list
 
 
 def length_of(front: Embedder, text: Text) -> int:
-    """Counts the tokens of a text or an image, those that the tokenizer adds included. Errors: as
-    `tokenize`."""
+    """Counts the tokens of a text or an image, the tokenizer's own included. Errors: as `tokenize`."""
     image = front.config.image
     return image.tokens if image is not None else len(tokenize(front, text)[0])
 

@@ -54,8 +54,7 @@ class Embedding(Answer):
 
 
 def cosines(query: Array, vectors: Array) -> Array:
-    """Computes the cosine of each angle: query (outputs,), vectors (count, outputs) -> the cosine of each
-    angle, (count,)."""
+    """Computes the cosines of the angles: query (outputs,), vectors (count, outputs) -> (count,)."""
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
     return np.asarray(vectors @ query / np.maximum(lengths, LEAST_LENGTH))
 

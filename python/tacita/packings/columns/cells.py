@@ -173,8 +173,7 @@ def mean_answering(
 
 
 def mean_cells(columns: Columns, cells: Cells) -> Callable[[Backend, Cts], Cts]:
-    """Columns of one lane, weighed by the mask -> their mean over tokens in cells. One level, log2(tokens)
-    rotations a column."""
+    """Weighed columns of one lane -> their mean in cells. One level, log2(tokens) rotations a column."""
     gather = CellMap.gather(_places(columns.index[:, 0], cells.size), np.zeros(cells.size), cells)
     return lambda be, x: gather.apply(be, [columns.shape.total(be, ct) for ct in x])
 

@@ -72,8 +72,7 @@ def _crossed(plan: AttentionPlan, sides: Sequence[Array]) -> list[Array]:
 
 
 def variance(be: Backend, side: Side, squares: Sequence[Ct], layout: Features) -> Cts:
-    """Variance of the results of a side's `squared` map, at all places of each head, stored for its rsqrt.
-    One level."""
+    """Variance of a side's `squared` map, at all places of each head, stored for its rsqrt. One level."""
     total = totals(be, [be.dot(squares, squares) if len(squares) > 1 else be.square(squares[0])], layout)
     return (be.add_vector(total, real_heads(layout, side.offset)),)
 

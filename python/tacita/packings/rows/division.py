@@ -144,8 +144,7 @@ class Early:
         return Early(steps, spec, squarings) if steps > 0 else None
 
     def specs(self, specs: AttentionSpecs) -> AttentionSpecs:
-        """The attention's specs for what follows these iterations: the divisor is a, the context is that
-        times a / x."""
+        """The attention's specs after these iterations: the divisor is a, the context is that times a / x."""
         return replace(specs, inverse=self.whole.after(self.steps), context=specs.attended)
 
     def root(self, exp: Spec) -> Spec:

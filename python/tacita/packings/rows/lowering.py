@@ -188,8 +188,7 @@ class RowLowering(OneTextLowering[FeatureLayout]):
         ]
 
     def _packed_entry(self) -> bool:
-        """Whether nobody but an attention of one query reads the input, and a window has room for its
-        token."""
+        """Whether an attention of one query alone reads the input, and a window has room for its token."""
         readers = [step for step in self._graph.steps if any(value.step == INPUT for value in step.inputs)]
         return self._packs_first and first_row(readers)
 

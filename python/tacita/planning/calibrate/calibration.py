@@ -37,8 +37,7 @@ ENDS, POSITIVE = -2.0 * MOST, 0.0  # above which intervals lie
 
 
 def up(value: float) -> float:
-    """The least number of 8 bits that is not below. Raises OverflowError or ValueError for what is not
-    finite."""
+    """The least number of 8 bits not below. Raises OverflowError or ValueError for what is not finite."""
     mantissa, exponent = math.frexp(value)
     return math.ldexp(math.ceil(math.ldexp(mantissa, BITS)), exponent - BITS)
 

@@ -110,8 +110,7 @@ class AttentionBounds:
 
     @property
     def hiding(self) -> float:
-        """What is taken from the scores of padded keys so that their weights are 0, whatever the others
-        are."""
+        """What is taken from padded keys' scores so that their weights are 0, whatever the others are."""
         return math.ceil(self.scores[1] - self.scores[0] + EXP_ZERO)
 
     @property

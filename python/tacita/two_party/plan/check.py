@@ -68,8 +68,7 @@ def parse_plan(data: bytes) -> TwoPartyPlan:
 
 
 def check(plan: TwoPartyPlan) -> None:
-    """Raises FileError naming the first field outside its limits: what a client accepts from a server it does
-    not trust."""
+    """Raises FileError naming the first field outside the limits of a client that trusts no server."""
     require(_rules(plan), "two-party plan", hint=REMAKE, broken="is out of range")
 
 

@@ -132,8 +132,7 @@ class Tape:
         return self.write("product", (x, y), x.fraction + y.fraction, **options)
 
     def times(self, x: Register, short: int, y: Register, slack: int, fraction: int) -> Register:
-        """Multiplies number by number in y's ring; factors x of so few bits, one for every y or for every
-        row."""
+        """Multiplies number by number in y's ring; factors x of so few bits, one for every y or every row."""
         bits = {"held": x.ring, "short": min(short, x.ring), "ring": y.ring, "slack": slack}
         return self.write("times", (x, y), fraction, **bits)
 

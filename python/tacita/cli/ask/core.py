@@ -108,10 +108,8 @@ def own_server(plan: TwoPartyPlan, checkpoint: Checkpoint, settings: Settings) -
             f"certificate SHA-256 {address.fingerprint}"
         )
         network = settings.network
-        own = NetworkOptions(connect=target, fingerprint=address.fingerprint)
-        own = own.model_copy(
-            update={name: getattr(network, name) for name in ("timeout", "profile", "prepared")}
-        )
+        others: Any = {name: getattr(network, name) for name in ("timeout", "profile", "prepared")}
+        own = NetworkOptions(connect=target, fingerprint=address.fingerprint, **others)
         yield settings.model_copy(update={"network": own})
 
 

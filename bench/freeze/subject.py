@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from bench.models.dashformer import SEQUENCES, convert
-from bench.models.shapes import SHAPES, random_tensors
+from bench.models.shapes import SHAPES, with_random_tensors
 from bench.options import read_examples, shipped_prices
 from bench.runs.batch import DASHFORMER_TOKENS
 from bench.runs.dashformer import split
 from bench.runs.harness import Group, Machine, Ran, ask, unrounded
 from bench.runs.two_party.cases.accuracy import by_interpreter
 from tacita import api
-from tacita.checkpoint import Checkpoint, embed, from_tensors, load
+from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
 from tacita.client.store import PublicCache
 from tacita.data import DEFAULT_MODEL
@@ -61,8 +61,7 @@ def minilm(labels: tuple[str, ...] = ()) -> Checkpoint:
     layers, hidden, heads, wide = SHAPES["minilm"]
     sizes = layers, hidden, heads, wide, 30522, 512, 2
     config = BertConfig(*sizes, "gelu", "mean", 1e-12, labels, normalise=not labels)
-    tensors = random_tensors(config, np.random.default_rng(MINILM_SEED))
-    return from_tensors(config, tensors, sst2_tiny().tokenizer, name="MiniLM-L6 (random weights)")
+    return with_random_tensors(config, np.random.default_rng(MINILM_SEED), "MiniLM-L6", sst2_tiny().tokenizer)
 
 
 def shipped_texts(count: int) -> tuple[str, ...]:

@@ -128,13 +128,15 @@ def random_model(name: str, *, layers: int | None = None) -> Checkpoint:
     """The same shape with weights that are not stretched: enough to plan and to time stages."""
     depth, hidden, heads, wide = SHAPES[name]
     config = sized(layers or depth, hidden, heads, wide)
-    tensors = random_tensors(config, np.random.default_rng(1))
-    return from_tensors(config, tensors, name=f"{name} (random weights)")
+    return with_random_tensors(config, np.random.default_rng(1), name)
 
 
-def random_tensors(config: Config, rng: np.random.Generator) -> dict[str, Array]:
-    """All tensors of a model by name: matrices that keep a variance, gammas near 1, biases near 0."""
-    return {key: _calibrated(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+def with_random_tensors(
+    config: Config, rng: np.random.Generator, name: str, tokenizer: Tokenizer | None = None
+) -> Checkpoint:
+    """A model with random tensors: matrices that keep a variance, gammas near 1, biases near 0."""
+    tensors = {key: _calibrated(key, shape, rng) for key, shape in tensor_shapes(config).items()}
+    return from_tensors(config, tensors, tokenizer, name=f"{name} (random weights)")
 
 
 def write_random(config: Config, folder: Path, rng_of: Callable[[str], np.random.Generator]) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.models.shapes import random_tensors, write_random
+from bench.models.shapes import with_random_tensors, write_random
 from bench.runs.two_party.cases.case import Array, Case, Floats, Prepared, Report
 from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
-from tacita.checkpoint import Checkpoint, from_tensors, load
+from tacita.checkpoint import Checkpoint, load
 from tacita.errors import InputError
 from tacita.generation.sources import Floats as FloatSource
 from tacita.generation.sources import Integers
@@ -138,8 +138,7 @@ class Shape(Generate):
         """In memory, or in a folder, in half precision."""
         config, folder = self._config(options), options.weights
         if folder is None:
-            tensors = random_tensors(config, self.rng("weights"))
-            return from_tensors(config, tensors, name=f"{self.name} (random weights)")
+            return with_random_tensors(config, self.rng("weights"), self.name)
         if not (folder / "config.json").exists():
             write_random(config, folder, lambda file: self.rng(f"weights {file}"))
         model = load(folder)

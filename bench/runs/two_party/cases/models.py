@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from bench.models.shapes import random_tensors, sized
+from bench.models.shapes import sized, with_random_tensors
 from bench.runs.two_party.cases.case import Array, Case, Floats, Prepared, Report, errors
 from bench.runs.two_party.session import Options
 from tacita.blocks.weights import Weights
-from tacita.checkpoint import Checkpoint, embed, from_tensors, load
+from tacita.checkpoint import Checkpoint, embed, load
 from tacita.checkpoint.reference import reference
 from tacita.data import DEFAULT_MODEL
 from tacita.planning.request import PlanRequest
@@ -143,8 +143,7 @@ class RandomShape(Model):
         family = "vit" if "image" in self._changes else "bert"
         layers, hidden, heads, wide = self.SMALL if options.small else self._sizes
         config = replace(sized(layers, hidden, heads, wide, family=family), **self._changes)
-        tensors = random_tensors(config, self.rng("weights"))
-        return from_tensors(config, tensors, name=f"{self.name} (random weights)")
+        return with_random_tensors(config, self.rng("weights"), self.name)
 
     def sample(self, model: Checkpoint) -> Sample:
         return self.rng("inputs").normal(size=(self.tokens, model.config.hidden)), np.ones(self.tokens)

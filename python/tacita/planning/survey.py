@@ -19,12 +19,12 @@ from tacita.checkpoint import Checkpoint, embed, pad_hidden
 from tacita.errors import InputError
 from tacita.layouts.registry import QUADRATIC, Shape
 from tacita.layouts.registry import shapes as shapes_of
-from tacita.models.registry import Config, nodes, shapes
+from tacita.models.registry import Config, nodes
 from tacita.packings.executor import beginning
 from tacita.packings.lowering import graph_of, in_slots
 from tacita.planning.calibrate.calibrate import CalibrationOptions, Sample, Survey, survey, texts_for
 from tacita.planning.calibrate.excesses import FIFTHS, held_out
-from tacita.planning.calibrate.walk import Samples, trimmed
+from tacita.planning.calibrate.walk import Samples, trimmed, weights_of
 from tacita.planning.request import PlanRequest
 from tacita.plans.commitment import draw
 from tacita.plans.scheme import BUMBLEBEE, lie_side_by_side, scheme_named
@@ -207,8 +207,7 @@ def _spread(inputs: Sequence[Input], most: int, before: int = 0) -> list[Input]:
 
 
 def draws_of(config: Config, request: PlanRequest, samples: int) -> int:
-    """How often a plan draws the noise of so many samples: until their answers have NUMBERS; once if it is
-    quick."""
+    """How often noise is drawn for so many samples: until their answers have NUMBERS; once if quick."""
     return 1 if request.quick else max(1, -(-NUMBERS // (max(1, samples) * config.outputs)))
 
 
@@ -243,8 +242,7 @@ def _factors(model: Checkpoint, request: PlanRequest) -> Mapping[str, float]:
     """Returns by phase how many times more work it is than of the default model at full size."""
     texts = request.texts if request.texts is not None else () if request.hidden_states else texts_for(model)
     samples, layers = len(texts) + len(request.hidden_states), model.config.layers
-    weights = sum(model.tensors[name].size for name in shapes(model.config, 1).tensors)
-    size = (layers * LAYER + weights * WEIGHT) / (2 * LAYER + 4e5 * WEIGHT)
+    size = (layers * LAYER + weights_of(model) * WEIGHT) / (2 * LAYER + 4e5 * WEIGHT)
     return {
         "calibrate": size * samples / CALIBRATED,
         "fit": layers / 2,

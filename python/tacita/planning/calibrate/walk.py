@@ -117,12 +117,12 @@ def _parts(
     processes: int,
 ) -> Iterator[Any]:
     """Yields part(model, chunk) of all chunks in their order."""
-    if processes > 1 and count * ROWS * _weights(model) >= WORTH:
+    if processes > 1 and count * ROWS * weights_of(model) >= WORTH:
         return _dealt(model, _chunks(samples), part, processes)
     return (part(model, chunk) for chunk in _chunks(samples))
 
 
-def _weights(model: Checkpoint) -> int:
+def weights_of(model: Checkpoint) -> int:
     """Counts the weights after the embedding."""
     return sum(model.tensors[name].size for name in shapes(model.config, 1).tensors)
 

@@ -21,7 +21,6 @@ one's in `F.2.rows`, until all models are there: the same command goes on where 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,16 +39,14 @@ from bench.runs.harness import Group, Machine, Ran, alike, ask, cosine, unrounde
 from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
-from tacita.cli.console import STDOUT, progress, write_report
+from tacita.cli.console import STDOUT, write_report
 from tacita.cli.options import Json, option
 from tacita.errors import InputError, TacitaError
 from tacita.evaluate.keyring import fixed_bytes
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.plans.answers import rounded
-from tacita.plans.files import digest_of
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.progress import Progress
 from tacita.resources import peak_memory_gb
 from tacita.schemes.base import CLEAR, AnyPlan, Place
 from tacita.schemes.prices import prices_here
@@ -178,8 +175,7 @@ class Case:
         plan: AnyPlan = tacita.plan(model, scheme=scheme, **options)
         exact = unrounded(plan) if isinstance(plan, Plan) and not plan.normalise else plan
         measure = Measure(exact, PlanOptions(model=folder), backend, Place(Path()))
-        images = [digest_of(Path(text)) if model.config.image else "" for text in asked]
-        inputs = [Input(n, 0.0, text, (), of) for n, (text, of) in enumerate(zip(asked, images, strict=True))]
+        inputs = [Input.of(number, 0.0, text, model) for number, text in enumerate(asked)]
         return Case(model, plan, measure, inputs)
 
     @property
@@ -194,7 +190,7 @@ class Case:
     def ask(self, rows: dict[Input, Row], journal: Journal) -> list[int]:
         """Adds the rows that are not there. Returns the bytes of each request and response; none are sent in
         the clear, where rows are kept."""
-        backend, total = self.measure.backend, len(self.inputs)
+        backend = self.measure.backend
         if backend not in CLEAR:
             ran = Ran()
             groups = [Group([text]) for text in self.texts]
@@ -202,16 +198,9 @@ class Case:
             for each, answer, steps in zip(self.inputs, ran.answers, ran.requests, strict=True):
                 rows[each] = Row(0.0, (), answer.anyway.logits, steps["evaluate"], len(answer.warnings))
             return ran.sent
-        there, left, began = len(rows), [each for each in self.inputs if each not in rows], time.monotonic()
-        asking = answers_of(self.measure, self.model, left, 1)
-        with asking as answers, progress(f"{self.model.name} on {backend}") as report:
-            report(Progress("input", there, total, 0.0, 2.0 * len(left)))
-            for each, row in answers:
-                rows[each] = row
-                journal.write(each, row)
-                spent = time.monotonic() - began
-                pace = spent / (len(rows) - there)
-                report(Progress("input", len(rows), total, spent, pace * (total - len(rows))))
+        left = [each for each in self.inputs if each not in rows]
+        with answers_of(self.measure, self.model, left, 1) as answers:
+            journal.keep(rows, answers, len(left), f"{self.model.name} on {backend}")
         return [0]
 
     def figures(self, rows: Sequence[Row], sent: Sequence[int], how: How) -> dict[str, Any]:

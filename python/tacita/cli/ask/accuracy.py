@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +16,7 @@ from tacita import api
 from tacita.checkpoint import Checkpoint
 from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
 from tacita.cli.columns import Line, admitted, beside, read_labelled, read_lines, whole
-from tacita.cli.console import INCOMPLETE, duration, progress, reporting, say, several, show_rows, shown
+from tacita.cli.console import INCOMPLETE, duration, reporting, say, several, show_rows, shown
 from tacita.cli.estimate import Plot, planned, tell_population
 from tacita.cli.options import Json, load_model, model_folder, option, plan_request, taking
 from tacita.cli.plot import points
@@ -25,10 +24,9 @@ from tacita.cli.report import security_of
 from tacita.errors import InputError, nearest
 from tacita.planning.calibrate.calibrate import load_texts
 from tacita.planning.circuit import exact_names
-from tacita.plans.files import digest_of, write_text
+from tacita.plans.files import write_text
 from tacita.plans.plan import Plan
 from tacita.plans.scheme import BUMBLEBEE
-from tacita.progress import Progress
 from tacita.resources import peak_memory_gb, require_device
 from tacita.resources import threads as all_threads
 from tacita.schemes.base import REAL, Place, require_allowed
@@ -116,7 +114,7 @@ def run(
         if checkpoint.config.image is not None:
             labelled = beside(labelled, data)
         good, bad = admitted(checkpoint, request.tokens, labelled, data)
-        inputs = [_input(number, line, checkpoint) for number, line in enumerate(good)]
+        inputs = [Input.of(n, line.label, line.text, checkpoint) for n, line in enumerate(good)]
     texts = [each.text for each in inputs if each.text is not None]
     request = request.calibrated_for(texts)
     require_allowed(request, backend, allow_insecure=run.allow_insecure)
@@ -132,16 +130,8 @@ def run(
         journal = Journal.beside(json, measure.digest(checkpoint))
         rows = journal.rows(inputs)
         there, left = len(rows), [each for each in inputs if each not in rows]
-        asking = answers_of(measure, checkpoint, left, processes)
-        with asking as answers, progress(f"accuracy on {backend}") as report:
-            began = time.monotonic()
-            report(Progress("input", there, len(inputs), 0.0, 2.0 * len(left)))
-            for each, row in answers:
-                rows[each] = row
-                journal.write(each, row)
-                spent = time.monotonic() - began
-                remaining = spent / (len(rows) - there) * (len(inputs) - len(rows))
-                report(Progress("input", len(rows), len(inputs), spent, remaining))
+        with answers_of(measure, checkpoint, left, processes) as answers:
+            journal.keep(rows, answers, len(left), f"accuracy on {backend}")
     calibrating = set(request.texts or checkpoint.texts or load_texts())
     in_order = [rows[each] for each in inputs]
     figures = {
@@ -198,11 +188,6 @@ def predicted(model: Checkpoint, data: Path, lines: Sequence[Text], tokens: int,
     return [
         Input(n, ids[at], None, tuple(row)) for n, (at, row) in enumerate(zip(places, before, strict=True))
     ]
-
-
-def _input(number: int, line: Line, model: Checkpoint) -> Input:
-    image = model.config.image is not None
-    return Input(number, line.label, line.text, (), digest_of(Path(str(line.text))) if image else "")
 
 
 def error_chart(rows: Sequence[Row], name: str) -> str:

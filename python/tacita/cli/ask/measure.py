@@ -7,7 +7,7 @@ import atexit
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -22,11 +22,13 @@ import numpy.typing as npt
 
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli.console import STDOUT, err, several, shown
+from tacita.cli.console import STDOUT, err, progress, several, shown
 from tacita.cli.options import load_model
 from tacita.errors import FileError, InputError, ResourceError
+from tacita.plans.files import digest_of
 from tacita.plans.json_fields import canonical, from_json, loads, to_json
 from tacita.plans.plan import Plan
+from tacita.progress import Progress
 from tacita.resources import threads as all_threads
 from tacita.schemes.base import REAL, AnyPlan, Place
 from tacita.schemes.registry import scheme_of
@@ -62,6 +64,11 @@ class Input:
     text: Text | None = None
     tokens: tuple[int, ...] = ()
     sha256: str = ""
+
+    @staticmethod
+    def of(number: int, label: float, text: Text, model: Checkpoint) -> Input:
+        image = model.config.image is not None
+        return Input(number, label, text, sha256=digest_of(Path(str(text))) if image else "")
 
     @property
     def digest(self) -> str:
@@ -236,6 +243,17 @@ class Journal:
         text = "".join(line + "\n" for line in lines)
         self.path.write_text(text, encoding="utf-8")  # without what was cut off
         return rows
+
+    def keep(self, rows: dict[Input, Row], new: Iterable[tuple[Input, Row]], left: int, title: str) -> None:
+        """Adds new rows to the others and to the file as they come, under a bar. Raises FileError."""
+        there, total, began = len(rows), len(rows) + left, time.monotonic()
+        with progress(title) as report:
+            report(Progress("input", there, total, 0.0, 2.0 * left))
+            for done, (each, row) in enumerate(new, 1):
+                rows[each] = row
+                self.write(each, row)
+                spent = time.monotonic() - began
+                report(Progress("input", there + done, total, spent, spent / done * (left - done)))
 
     def write(self, each: Input, row: Row) -> None:
         """Adds a row; one that holds no number is asked again. Raises FileError."""

@@ -271,7 +271,8 @@ class Evaluator:
         n_outputs: int,
         horner_step: int,
     ) -> list[Ciphertext]:
-        """vectors: (n, period); terms: rows of output, giant, input, baby, vector; horner_step 0: none."""
+        """vectors: (n, period), read where they are: no thread writes to them meanwhile; terms: rows of
+        output, giant, input, baby, vector; horner_step 0: none."""
     def matmul(
         self,
         cts: Sequence[Ciphertext],

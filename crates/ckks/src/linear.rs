@@ -35,7 +35,7 @@ impl<B: Backend> Evaluator<B> {
     /// [`CkksError::Shape`] for bad vectors or giants that Horner's step does not divide.
     pub fn encode_transform(
         &self,
-        t: &LinearTransform,
+        t: &LinearTransform<'_>,
         limbs: usize,
         plain_scale: f64,
         lifted: bool,
@@ -72,7 +72,7 @@ impl<B: Backend> Evaluator<B> {
     pub fn linear<C: Borrow<Of<B>>>(
         &self,
         inputs: &[C],
-        t: &LinearTransform,
+        t: &LinearTransform<'_>,
     ) -> Result<Vec<Of<B>>, CkksError> {
         self.linear_within(inputs, t, ENCODED_BYTES)
     }
@@ -81,7 +81,7 @@ impl<B: Backend> Evaluator<B> {
     fn linear_within<C: Borrow<Of<B>>>(
         &self,
         inputs: &[C],
-        t: &LinearTransform,
+        t: &LinearTransform<'_>,
         most: usize,
     ) -> Result<Vec<Of<B>>, CkksError> {
         check(t)?;
@@ -158,7 +158,7 @@ impl<B: Backend> Evaluator<B> {
 /// The transform in as few parts, each of neighbouring outputs, as have no more than `most` bytes of encoded
 /// vectors, or those of one output. None of several is without terms, of which a device would make nothing.
 /// each: bytes of an encoded number over all limbs.
-fn parts_of(t: &LinearTransform, each: usize, most: usize) -> Vec<Cow<'_, LinearTransform>> {
+fn parts_of<'a>(t: &'a LinearTransform<'_>, each: usize, most: usize) -> Vec<Cow<'a, LinearTransform<'a>>> {
     let bytes = |v: usize| 2 * t.vectors[v].len() * each;
     if (0..t.vectors.len()).map(bytes).sum::<usize>() <= most {
         return vec![Cow::Borrowed(t)];
@@ -188,7 +188,7 @@ fn parts_of(t: &LinearTransform, each: usize, most: usize) -> Vec<Cow<'_, Linear
             ..*x
         };
         Cow::Owned(LinearTransform {
-            vectors: kept.iter().map(|&v| t.vectors[v].clone()).collect(),
+            vectors: kept.iter().map(|&v| Cow::Borrowed(&*t.vectors[v])).collect(),
             terms: inside.map(moved).collect(),
             outputs: range.len(),
             horner_step: t.horner_step,
@@ -197,7 +197,7 @@ fn parts_of(t: &LinearTransform, each: usize, most: usize) -> Vec<Cow<'_, Linear
     parts.into_iter().map(part).collect()
 }
 
-fn check(t: &LinearTransform) -> Result<(), CkksError> {
+fn check(t: &LinearTransform<'_>) -> Result<(), CkksError> {
     let bad_index = t
         .terms
         .iter()

@@ -126,7 +126,7 @@ fn vector(length: usize, seed: usize) -> Vec<Complex64> {
 }
 
 /// Two inputs, two outputs, three giants; vectors of several periods; one input is not rotated.
-fn transform(slots: usize, horner_step: Option<i64>) -> LinearTransform {
+fn transform(slots: usize, horner_step: Option<i64>) -> LinearTransform<'static> {
     let step = horner_step.unwrap_or(5);
     let places = [
         (0, 0, 0, 1),
@@ -144,7 +144,9 @@ fn transform(slots: usize, horner_step: Option<i64>) -> LinearTransform {
         vector,
     };
     LinearTransform {
-        vectors: (0..places.len()).map(|v| vector(slots >> (v % 4), v)).collect(),
+        vectors: (0..places.len())
+            .map(|v| vector(slots >> (v % 4), v).into())
+            .collect(),
         terms: places.into_iter().enumerate().map(term).collect(),
         outputs: 2,
         horner_step,

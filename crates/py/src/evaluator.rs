@@ -6,9 +6,10 @@ use crate::parameters::{native_level, Parameters};
 use crate::side::{Residues, Sides};
 use crate::small_keys::SmallKeys;
 use num_complex::Complex64;
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::borrow::Cow;
 use std::sync::Arc;
 use tacita_ckks::linear::{LinearTransform, Term};
 use tacita_ckks::{CkksError, CkksParameters};
@@ -252,7 +253,8 @@ impl Evaluator {
     }
 
     /// The slot-linear map of a LinearPlan. vectors: (n_vectors, period); terms: (n_terms, 5) = output,
-    /// giant, input, baby, vector; horner_step 0 = none.
+    /// giant, input, baby, vector; horner_step 0 = none. Vectors in C order are read where they are, while
+    /// other threads of Python run: none of them may write to them.
     fn linear(
         &self,
         py: Python<'_>,
@@ -308,13 +310,13 @@ impl Evaluator {
     }
 }
 
-fn transform(
-    vectors: &PyReadonlyArray2<'_, Complex64>,
+fn transform<'a>(
+    vectors: &'a PyReadonlyArray2<'_, Complex64>,
     terms: &PyReadonlyArray2<'_, i32>,
     outputs: usize,
     horner_step: i64,
-) -> PyResult<LinearTransform> {
-    let vectors = vectors.as_array().outer_iter().map(|v| v.to_vec()).collect();
+) -> PyResult<LinearTransform<'a>> {
+    let vectors = rows(vectors);
     let index =
         |x: i32| usize::try_from(x).map_err(|_| TacitaError::new_err(format!("linear: negative index {x}")));
     let terms = terms
@@ -340,4 +342,16 @@ fn transform(
         outputs,
         horner_step: (horner_step != 0).then_some(horner_step),
     })
+}
+
+/// The rows of an array: where they are, if it is in C order and aligned. The guard keeps the array and its
+/// memory, also while the interpreter's lock is released: numpy resizes none that is referenced, unless it is
+/// told not to check, and this crate writes to none that is guarded.
+fn rows<'a>(array: &'a PyReadonlyArray2<'_, Complex64>) -> Vec<Cow<'a, [Complex64]>> {
+    match (array.as_slice(), array.shape()[1]) {
+        (Ok(all), period @ 1..) if array.is_c_contiguous() => {
+            all.chunks_exact(period).map(Cow::from).collect()
+        }
+        _ => array.as_array().outer_iter().map(|v| v.to_vec().into()).collect(),
+    }
 }

@@ -27,7 +27,7 @@ pub enum Operation<'a> {
     Conjugate,
     Rotate(i64),
     RotateMany(&'a [i64]),
-    Linear(&'a LinearTransform),
+    Linear(&'a LinearTransform<'a>),
     /// Plaintext matrix times operands.
     Matmul(&'a Matrix<'a>),
     Chebyshev(&'a [Complex64]),

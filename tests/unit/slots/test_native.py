@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -60,6 +61,28 @@ def test_refreshes_after_a_product_get_the_bound_of_the_server(
     monkeypatch.setattr(be, "_coefficients", lambda tokens: maps)
     be.coefficient_product([object()], CoefficientMatrix(COEFFICIENT_TOKENS, np.eye(2), np.zeros(2)))
     assert [how[1:] for how in seen] == [(None, None, 3)]
+
+
+def test_vectors_of_a_map_are_the_same_wherever_they_lie(toy: Toy) -> None:
+    """In C order they are read where they are: also those that nobody may write to, and from two threads."""
+    params, secret, keys, _ = toy
+    be, rng = native.Evaluator(params, keys, 1), np.random.default_rng(5)
+    ct = native.encrypt(secret, rng.uniform(-1.0, 1.0, params.slots).astype(complex), 3)
+    vectors = rng.uniform(-1.0, 1.0, (2, 32)).view(complex)
+    terms = np.array([[0, 4, 0, 0, 0], [0, 0, 0, 1, 1]], np.int32)
+
+    def mapped(these: np.ndarray) -> bytes:
+        data: bytes = be.linear([ct], these, terms, 1, 0)[0].to_bytes()
+        return data
+
+    wanted, spread, frozen = mapped(vectors), np.zeros((4, 48), complex), vectors.view()
+    spread[::2, ::3], frozen.flags.writeable = vectors, False
+    for these in (frozen, np.asfortranarray(vectors), spread[::2, ::3], vectors[::-1].copy()[::-1]):
+        assert mapped(these) == wanted
+    with ThreadPoolExecutor(2) as threads:
+        assert set(threads.map(mapped, [vectors] * 4)) == {wanted}
+    with pytest.raises(native.TacitaError, match="length 0"):
+        mapped(vectors[:, :0])
 
 
 def test_an_evaluator_has_no_more_threads_than_there_are_cores(toy: Toy) -> None:

@@ -73,7 +73,7 @@ impl Diagonals {
     }
 
     /// Baby-step giant-step form with Horner's rule; rotations must be non-negative multiples of `stride`.
-    fn baby_giant(self, stride: i64, babies: i64) -> LinearTransform {
+    fn baby_giant(self, stride: i64, babies: i64) -> LinearTransform<'static> {
         let step = stride * babies;
         let (mut vectors, mut terms) = (Vec::new(), Vec::new());
         for (d, mut v) in self.0 {
@@ -87,7 +87,7 @@ impl Diagonals {
                 baby: d - giant,
                 vector: vectors.len(),
             });
-            vectors.push(v);
+            vectors.push(v.into());
         }
         LinearTransform {
             vectors,
@@ -191,7 +191,13 @@ impl Group {
         }
     }
 
-    fn matrix(&self, encoder: &Encoder, slots: usize, inverse: bool, factor: f64) -> LinearTransform {
+    fn matrix(
+        &self,
+        encoder: &Encoder,
+        slots: usize,
+        inverse: bool,
+        factor: f64,
+    ) -> LinearTransform<'static> {
         let whole = self.merged(encoder, slots, inverse, factor);
         whole.baby_giant(self.stride, self.babies)
     }
@@ -280,7 +286,7 @@ fn towards_slots(slots: usize) -> [Group; 3] {
 pub fn slots_to_coefficients<T: Send, E: Send>(
     encoder: &Encoder,
     slots: usize,
-    each: impl Fn(usize, LinearTransform) -> Result<T, E> + Sync,
+    each: impl Fn(usize, LinearTransform<'static>) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
     let groups = towards_coefficients(slots).into_par_iter().enumerate();
     groups
@@ -304,7 +310,7 @@ pub fn coefficients_to_slots<T: Send, E: Send>(
     encoder: &Encoder,
     slots: usize,
     factor: f64,
-    each: impl Fn(usize, LinearTransform) -> Result<T, E> + Sync,
+    each: impl Fn(usize, LinearTransform<'static>) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
     let [_, middle, last] = towards_slots(slots);
     [middle, last]

@@ -33,7 +33,7 @@ fn vector(length: usize, seed: usize) -> Vec<Complex64> {
 }
 
 /// Two inputs, two outputs, two giants; vectors of several periods; one input is not rotated.
-fn transform(slots: usize) -> LinearTransform {
+fn transform(slots: usize) -> LinearTransform<'static> {
     let term = |(vector, (output, giant, input, baby))| Term {
         output,
         giant,
@@ -50,7 +50,9 @@ fn transform(slots: usize) -> LinearTransform {
         (1, 5, 0, 1),
     ];
     LinearTransform {
-        vectors: (0..places.len()).map(|v| vector(slots >> (v % 4), v)).collect(),
+        vectors: (0..places.len())
+            .map(|v| vector(slots >> (v % 4), v).into())
+            .collect(),
         terms: places.into_iter().enumerate().map(term).collect(),
         outputs: 2,
         horner_step: None,
@@ -101,7 +103,7 @@ fn streamed_sums_are_those_of_kept_babies() {
 }
 
 /// Nine sums of thirteen babies of six inputs: what is made by tiles.
-fn dense(slots: usize) -> LinearTransform {
+fn dense(slots: usize) -> LinearTransform<'static> {
     let mut terms = Vec::new();
     let sums = (0..5).flat_map(|output| [(output, 0), (output, 5)]).take(9);
     let babies = || std::iter::once((0, 0)).chain((0..6).flat_map(|input| [(input, 1), (input, 2)]));
@@ -119,7 +121,7 @@ fn dense(slots: usize) -> LinearTransform {
     }
     LinearTransform {
         vectors: (0..terms.len())
-            .map(|v| vector((slots / 16) >> (v % 3), v))
+            .map(|v| vector((slots / 16) >> (v % 3), v).into())
             .collect(),
         terms,
         outputs: 5,
@@ -245,7 +247,7 @@ fn outputs_without_vectors_of_their_own_are_no_parts() {
         vector,
     };
     let t = LinearTransform {
-        vectors: vec![vector(4, 0), vector(4, 1)],
+        vectors: vec![vector(4, 0).into(), vector(4, 1).into()],
         terms: vec![term(1, 0), term(3, 0), term(4, 1)],
         outputs: 6,
         horner_step: None,
@@ -253,5 +255,7 @@ fn outputs_without_vectors_of_their_own_are_no_parts() {
     let parts = parts_of(&t, 8, 0);
     let outputs: Vec<usize> = parts.iter().map(|part| part.outputs).collect();
     assert_eq!(outputs, [4, 2]);
+    let vectors = parts.iter().flat_map(|part| &part.vectors);
+    assert!(vectors.zip(&t.vectors).all(|(a, b)| a.as_ptr() == b.as_ptr())); // where they are
     assert!(parts.iter().all(|part| !part.terms.is_empty()));
 }

@@ -1,6 +1,7 @@
 //! What a linear transform is: its terms and vectors in clear, and encoded for one level.
 use crate::keys::KeyKind;
 use num_complex::Complex64;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use tacita_ring::AlignedVec;
 
@@ -21,9 +22,9 @@ pub struct Term {
 
 /// A linear transform in clear: vectors (each of a power-of-two length dividing the slots) and terms.
 #[derive(Clone, Debug)]
-pub struct LinearTransform {
-    /// Diagonal vectors, repeated over the slots.
-    pub vectors: Vec<Vec<Complex64>>,
+pub struct LinearTransform<'a> {
+    /// Diagonal vectors, repeated over the slots: its own, or read where they are.
+    pub vectors: Vec<Cow<'a, [Complex64]>>,
     /// Terms.
     pub terms: Vec<Term>,
     /// Number of outputs.
@@ -32,7 +33,7 @@ pub struct LinearTransform {
     pub horner_step: Option<i64>,
 }
 
-impl LinearTransform {
+impl LinearTransform<'_> {
     /// Whether inputs are rotated before the products.
     pub fn rotates(&self) -> bool {
         self.terms.iter().any(|x| x.baby != 0)
@@ -40,7 +41,7 @@ impl LinearTransform {
 }
 
 /// The rotations a transform needs keys for.
-pub fn required_rotations(t: &LinearTransform) -> BTreeSet<i64> {
+pub fn required_rotations(t: &LinearTransform<'_>) -> BTreeSet<i64> {
     let mut steps: BTreeSet<i64> = t.terms.iter().map(|x| x.baby).collect();
     match t.horner_step {
         Some(s) if t.terms.iter().any(|x| x.giant != 0) => {

@@ -1,6 +1,7 @@
 //! Arithmetic, linear transforms and polynomials on a toy ring, against plain complex arithmetic.
 use crate::toy::{values, worst, Toy};
 use num_complex::Complex64;
+use std::borrow::Cow;
 use tacita_ckks::linear::{LinearTransform, Term};
 
 const RING: &str = "insecure_toy_n9";
@@ -136,7 +137,7 @@ fn linear_transforms_in_every_form() {
         (both, 2, Some(8)),
     ] {
         let tr = LinearTransform {
-            vectors: vectors.clone(),
+            vectors: vectors.iter().map(|v| Cow::Borrowed(&v[..])).collect(),
             terms,
             outputs,
             horner_step,

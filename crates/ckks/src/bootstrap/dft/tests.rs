@@ -1,7 +1,7 @@
 use super::*;
 use crate::linear::required_rotations;
 
-fn apply(t: &LinearTransform, x: &[Complex64]) -> Vec<Complex64> {
+fn apply(t: &LinearTransform<'_>, x: &[Complex64]) -> Vec<Complex64> {
     let n = x.len() as i64;
     let mut out = vec![Complex64::new(0.0, 0.0); x.len()];
     for term in &t.terms {

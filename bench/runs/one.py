@@ -164,7 +164,11 @@ def one(
         seconds = sum(plan.prediction.stage_seconds)
         return emit({**{name: costs[name] for name in PLANNED}, "predicted_seconds": seconds}, json)
     machine = Machine(backend, threads, memory, allow_insecure, work, device=device)
-    found = _measured(unrounded(plan), chosen, machine, ran)
+    try:
+        found = _measured(unrounded(plan), chosen, machine, ran)
+    finally:
+        if planned and work:  # which has the unrounded one now
+            save(plan, Workdir(work).plan)
     with reporting(json, found):
         _show(found)
 

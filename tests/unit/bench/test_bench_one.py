@@ -192,7 +192,9 @@ def test_rows_of_a_decoder_are_timed_by_a_plan_that_was_made(
     ring = ["--scheme", "thor", "--tokens", "16", "--preset", "insecure_toy_n10"]
     assert cli(["plan", "--model", str(folder), *ring, "--work", str(work)]) == 0
     assert main(["one", *how, "--planned", "--packing", "multidiagonal"]) == 2  # it is of rows
+    plan = (work / "plan.json").read_bytes()
     assert main(["one", *how, "--planned"]) == 0
+    assert (work / "plan.json").read_bytes() == plan  # to be measured again
     found = json.loads((tmp_path / "one.json").read_text())
     assert found["inputs"] == 3 and found["layer_errors"] == [] and "plan" in found["seconds"]
     assert found["max_abs_error"] < 0.01 * found["range"]

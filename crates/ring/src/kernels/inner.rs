@@ -10,8 +10,8 @@ use crate::Modulus;
 /// Products are below 7p/8 and a reduced sum below p/2 + 8: eight products and it stay below 8p.
 pub(super) const LAZY_PRODUCTS: usize = 8;
 
-/// Terms at a time, whose sums stay in registers: with the outputs they are five streams of doubles, since more
-/// would fall into the same sets of the first-level cache.
+/// Terms at a time, whose sums stay in registers: with the outputs they are five streams of doubles, since
+/// more would fall into the same sets of the first-level cache.
 const TOGETHER: usize = 3;
 
 /// Values between what is read of a key, which comes from memory, and what the caches are asked for.

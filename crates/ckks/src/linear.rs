@@ -23,8 +23,7 @@ use std::ops::Range;
 use tacita_rlwe::ciphertext::Polynomial;
 
 /// Bytes of encoded vectors that [`Evaluator::linear`] has at once, or those of one output: a transposition
-/// on diagonals of 512 tokens has 128 outputs and 512 vectors of 32,768 numbers, 3.5 GB at the user's level
-/// 1.
+/// on diagonals of 512 tokens has 128 outputs and 512 vectors of 32,768 numbers, 3.5 GB at level 1.
 const ENCODED_BYTES: usize = 2 << 30;
 
 impl<B: Backend> Evaluator<B> {

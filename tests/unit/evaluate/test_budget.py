@@ -115,8 +115,8 @@ MODELS: dict[str, Any] = {
 
 @pytest.mark.parametrize("family", MODELS)
 def test_every_number_of_a_model_is_counted(family: str) -> None:
-    """From what a plan says of it: maps of heads that are larger or smaller than the hidden states, of a
-    vocabulary, of smaller tables, of patches."""
+    """A plan says enough to count a model's numbers: maps of heads that are larger or smaller than the hidden
+    states, of a vocabulary, of smaller tables, of patches."""
     config = MODELS[family]
     found = from_tensors(config, {name: np.ones(shape) for name, shape in tensor_shapes(config).items()})
     maps, tables = numbers_of(model_info(found, "0" * 64))
@@ -151,7 +151,8 @@ def test_diagonals_take_no_more_than_is_counted() -> None:
 
 
 def test_an_estimate_says_what_a_server_forecasts(tmp_path: Path) -> None:
-    """Its memory with model and circuit, and what is spilled where ciphertexts fill all but an eighth."""
+    """The estimate has the server's memory with model and circuit, and what is spilled where ciphertexts fill
+    all but an eighth."""
     plan = real_plan()
     found, working = scheme_of("thor").estimate(plan), max(plan.prediction.stage_bytes)
     assert found["bytes"]["server_memory"] == server_bytes(plan)

@@ -83,8 +83,8 @@ RESPONSE = (TensorInfo("answer", 1, 0, "real"),)
 def test_a_client_holds_what_was_measured(
     preset: str, request_: tuple[TensorInfo, ...], measured: float
 ) -> None:
-    """Of a key as it is made, and of a request as it is encrypted, without a tokenizer; tables are there
-    twice while they are read."""
+    """The estimate is what making a key, or encrypting a request, takes, without a tokenizer; tables count
+    twice, as they do while they are read."""
     info, prices = PRESETS[preset], prices_of(PRESETS[preset])
 
     def client(tables: int = 0) -> int:

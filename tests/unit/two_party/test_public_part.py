@@ -58,7 +58,7 @@ def test_no_tensor_of_the_encoder_is_published(part: PublicPart) -> None:
 @pytest.mark.native
 @pytest.mark.parametrize("embeddings", EMBEDDINGS)
 def test_an_estimate_bounds_what_is_published(embeddings: str) -> None:
-    """Of the shipped model's 15,000 words of 128 features, in float16; a bound takes float32."""
+    """The part has the shipped model's 15,000 words of 128 features, in float16; a bound takes float32."""
     found = api.load(api.DEFAULT_MODEL)
     plan = make_two_party_plan(found, PlanRequest(tokens=16, texts=TEXTS, embeddings=embeddings))
     sent, told = len(Publisher(plan, found).current().data), api.estimate(plan)["public_bytes"]

@@ -3,7 +3,9 @@
 
 mod timing;
 use tacita_ring::yardstick::Yardstick;
-use tacita_ring::{kernels, ntt_primes, sample, AlignedVec, BaseConverter, Modulus, NttTable};
+use tacita_ring::{
+    kernels, ntt_primes, packed, sample, AlignedVec, BaseConverter, Modulus, NttTable, Region,
+};
 use timing::time;
 
 const LOG_N: u32 = 16;
@@ -97,6 +99,42 @@ fn products() {
     }
 }
 
+/// A limb of three digits with packed keys of 38 bits: each key is read once, of more than any cache holds,
+/// in order or by blocks of an automorphism's order; or the same block of one key again and again.
+fn switches() {
+    const KEYS: usize = 400;
+    let (n, p) = (
+        1 << LOG_N,
+        ntt_primes(38.0, LOG_N + 1, 1, &[]).expect("primes abound")[0],
+    );
+    let (m, bytes) = (Modulus::new(p).expect("a prime"), packed::packed_len(n, p));
+    let digit = random_limb(&m);
+    let (ds, mut outs) = ([(); 3].map(|()| digit.clone()), [(); 2].map(|()| random_limb(&m)));
+    let mut keys = Region::zeroed(6 * KEYS * bytes + packed::SLACK);
+    for row in keys[..6 * KEYS * bytes].chunks_exact_mut(bytes) {
+        assert!(packed::pack(&digit, p, row));
+    }
+    let mut key = 0;
+    for (name, block, step) in [
+        ("in order", n, 1),
+        ("by blocks", 2048, 37),
+        ("in the caches", 2048, 0),
+    ] {
+        time(&format!("inner_product2_packed, 3 digits, {name}"), || {
+            key = (key + step.min(1)) % KEYS;
+            for b in 0..n / block {
+                let from = (b * step + key) % (n / block) * block * step.min(1);
+                let at = |row: usize| (6 * key + row) * bytes + packed::packed_len(from, p);
+                let row = |row: usize| packed::Row::new(&keys[at(row)..], block, p);
+                let parts = ds.each_ref().map(|d| &d[from..from + block]);
+                let [out0, out1] = outs.each_mut().map(|out| &mut out[from..from + block]);
+                let halves = [[0, 1, 2].map(row), [3, 4, 5].map(row)];
+                kernels::inner_product2_packed(&m, out0, out1, &parts, &halves[0], &halves[1]);
+            }
+        });
+    }
+}
+
 fn sampling() {
     let m = Setup::new().moduli[0];
     let (mut prng, mut out) = (sample::Prng::from_seed([1; 32]), AlignedVec::zeroed(1 << LOG_N));
@@ -108,5 +146,6 @@ fn main() {
     transforms();
     base_conversion();
     products();
+    switches();
     sampling();
 }

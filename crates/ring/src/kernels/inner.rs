@@ -14,6 +14,9 @@ pub(super) const LAZY_PRODUCTS: usize = 8;
 /// more would fall into the same sets of the first-level cache.
 const TOGETHER: usize = 3;
 
+/// Values of the outputs that stay in that cache while more terms pass.
+const SWEEP: usize = 512;
+
 /// Values between what is read of a key, which comes from memory, and what the caches are asked for.
 const AHEAD: usize = 64;
 
@@ -72,45 +75,47 @@ fn sums<S: Simd, K: Rows<S>>(
         out1.fill(0.0);
     }
     let f = Field::new(s, m);
-    for t in (0..terms).step_by(TOGETHER) {
-        let outs = [&mut *out0, &mut *out1];
-        match terms - t {
-            1 => add_products::<S, K, 1>(f, outs, t, ds, [k0s, k1s], true),
-            2 => add_products::<S, K, 2>(f, outs, t, ds, [k0s, k1s], true),
-            left => add_products::<S, K, TOGETHER>(f, outs, t, ds, [k0s, k1s], left == TOGETHER),
+    for (b, (out0, out1)) in out0.chunks_mut(SWEEP).zip(out1.chunks_mut(SWEEP)).enumerate() {
+        let mut outs = [ViewMut(s, out0), ViewMut(s, out1)];
+        for t in (0..terms).step_by(TOGETHER) {
+            let (place, outs) = ((t, b * SWEEP), &mut outs);
+            match terms - t {
+                1 => add_products::<S, K, 1>(f, outs, place, ds, [k0s, k1s], true),
+                2 => add_products::<S, K, 2>(f, outs, place, ds, [k0s, k1s], true),
+                left => add_products::<S, K, TOGETHER>(f, outs, place, ds, [k0s, k1s], left == TOGETHER),
+            }
         }
     }
     true
 }
 
 /// out0 += d*k0 and out1 += d*k1 for T limbs from `t` on, of which the first limb of all replaces what was
-/// there. Sums become canonical behind the last one, else they are reduced.
+/// there. outs: of values from `start` on. Sums become canonical behind the last limb, else they are reduced.
 #[inline(always)]
 fn add_products<S: Simd, K: Rows<S>, const T: usize>(
     f: Field<S>,
-    [out0, out1]: [&mut [f64]; 2],
-    t: usize,
+    [out0, out1]: &mut [ViewMut<'_, S>; 2],
+    (t, start): (usize, usize),
     ds: Doubles<'_, S>,
     [k0s, k1s]: [K; 2],
     last: bool,
 ) {
     const { assert!(T <= LAZY_PRODUCTS) }
-    let n = out0.len();
-    let (mut out0, mut out1) = (ViewMut(f.s, out0), ViewMut(f.s, out1));
-    for i in (0..n).step_by(S::LANES) {
-        let d = ds.at(t, i);
-        let (mut sum0, mut sum1) = (f.mul(d, k0s.at(t, i)), f.mul(d, k1s.at(t, i)));
+    for i in (0..out0.1.len()).step_by(S::LANES) {
+        let here = start + i;
+        let d = ds.at(t, here);
+        let (mut sum0, mut sum1) = (f.mul(d, k0s.at(t, here)), f.mul(d, k1s.at(t, here)));
         if t > 0 {
             (sum0, sum1) = (f.s.add(sum0, out0.at(i)), f.s.add(sum1, out1.at(i)));
         }
         for t in t + 1..t + T {
-            let d = ds.at(t, i);
-            sum0 = f.s.add(sum0, f.mul(d, k0s.at(t, i)));
-            sum1 = f.s.add(sum1, f.mul(d, k1s.at(t, i)));
+            let d = ds.at(t, here);
+            sum0 = f.s.add(sum0, f.mul(d, k0s.at(t, here)));
+            sum1 = f.s.add(sum1, f.mul(d, k1s.at(t, here)));
         }
         for t in t..t + T {
-            k0s.fetch(t, i + AHEAD);
-            k1s.fetch(t, i + AHEAD);
+            k0s.fetch(t, here + AHEAD);
+            k1s.fetch(t, here + AHEAD);
         }
         if last {
             (sum0, sum1) = (f.canonical_wide(sum0), f.canonical_wide(sum1));

@@ -8,11 +8,16 @@ import pytest
 import tiny
 from greedy import run_greedily
 
-from tacita.approx import exp, inverse
+from tacita.approx import exp, inverse, rsqrt
 from tacita.approx.inverse import goldschmidt_spec
 from tacita.checkpoint.reference import reference
+from tacita.layouts.multidiagonal import Features
 from tacita.layouts.registry import Shape
+from tacita.layouts.rows import FeatureLayout, RowsShape
+from tacita.packings.encoding import Argument
 from tacita.packings.lowering import build
+from tacita.packings.multidiagonal import linear as diagonal_linear
+from tacita.packings.rows import linear as rows_linear
 from tacita.packings.rows.attention import MIXING
 from tacita.packings.rows.division import REFRESHED, Early
 from tacita.packings.specs import AttentionSpecs
@@ -175,3 +180,23 @@ def test_a_circuit_with_early_iterations_equals_the_reference(slots, heads, deep
             out, _ = run_greedily(backend, circuit.stages, live, fixed=circuit.fixed)
             (answer,) = circuit.response.read([backend.decrypt(ct) for ct in out["answer"]])
             assert np.max(np.abs(answer.values - reference(model, hidden, mask).logits)) < 2e-2
+
+
+@pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
+def test_a_token_of_a_thousandth_of_the_largest_variance_keeps_its_own(packing):
+    """As of a cross-encoder's first layer, by a ring that bootstraps."""
+    tokens, size, entry = 32, 384, 268.0
+    if packing == "rows":
+        layout, norm = FeatureLayout.dense(RowsShape(SLOTS, tokens), size, copied=False), rows_linear.Norm
+    else:
+        layout, norm = Features.hidden(SLOTS, tokens, 12, 32), diagonal_linear.Norm
+    spec = rsqrt.fit((0.21, 234.0), 1e-3)
+    x = rng(3).normal(size=(tokens, size))
+    x *= np.where(np.arange(tokens) == 1, 15.0, 0.55)[:, None]
+    made = norm(spec, 1e-12, size, entry, layout, np.ones(size), np.zeros(size), 1.0)
+    be = SimBackend(SLOTS, inject=True, noise=NoiseModel(SLOTS, scale_bits=38.0))
+    stored = be.decrypt(made.variance(be, tuple(be.encrypt(v) for v in layout.pack(x / entry))))
+    form, wanted = Argument.of(spec), (x**2).mean(axis=1)
+    places = layout.pack(np.tile(wanted[:, None], size))[0]
+    found = (np.real(stored) / form.scale + form.centre)[places > 0.0]
+    assert np.abs(found / places[places > 0.0] - 1.0).max() < 1e-3

@@ -18,7 +18,7 @@ import numpy as np
 from tacita.layouts.arrays import Array, IntArray
 from tacita.layouts.multidiagonal import Features, diagonals
 from tacita.layouts.rotations import doubled_real, rotate_sum
-from tacita.packings.shared.linear import Linear, TextNorm
+from tacita.packings.shared.linear import LIFT, Linear, TextNorm, lifted_squares
 from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.linear import BABY_COST, KEY_COST, LinearPlan, Recipe
 from tacita.slots.stage import cached_weakly
@@ -231,8 +231,8 @@ class Norm(TextNorm[Features]):
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, in every slot. 2 levels."""
-        squares = be.dot(x, x) if len(x) > 1 else be.square(x[0])
-        plan = over_heads(self.layout, self.scale, everywhere=True)
+        squares = lifted_squares(be, x)
+        plan = over_heads(self.layout, self.scale / LIFT**2, everywhere=True)
         (total,) = be.linear([totals(be, [squares], self.layout)], plan)
         return be.add_const(total, self.offset)
 

@@ -26,7 +26,7 @@ from tacita.layouts.rotations import (
 from tacita.layouts.rows import FeatureLayout, linear_diagonals, restore_copies
 from tacita.layouts.windows import HeadWindow
 from tacita.packings.encoding import WeightBias
-from tacita.packings.shared.linear import Linear, TextNorm, affine
+from tacita.packings.shared.linear import LIFT, Linear, TextNorm, affine, lifted_squares
 from tacita.packings.weights import Side
 from tacita.slots.base import Backend, Ct, Cts
 from tacita.slots.diagonals import Diagonals
@@ -117,16 +117,16 @@ class Norm(TextNorm[FeatureLayout]):
 
     def variance(self, be: Backend, x: Cts) -> Ct:
         """Centred x / entry -> variance + epsilon stored for rsqrt, at every first copy. 2 levels."""
-        total = be.dot(x, x) if len(x) > 1 else be.square(x[0])
+        total, scale = lifted_squares(be, x), self.scale / LIFT**2
         block, window = max(self.layout.blocks), self.layout.shape.window
         first = np.arange(window) < block
         if 2 * block <= window:
             total = rotate_sum(be, be.add(total, be.rotate(total, -block)), block)
             # beyond the first copy the sums mix two tokens: cut them off, they could leave the interval
             return be.add_vector(
-                be.mul_vector(total, np.where(first, self.scale, 0.0)), np.where(first, self.offset, 0.0)
+                be.mul_vector(total, np.where(first, scale, 0.0)), np.where(first, self.offset, 0.0)
             )
-        start = np.where(np.arange(window) == 0, self.scale, 0.0)
+        start = np.where(np.arange(window) == 0, scale, 0.0)
         total = be.mul_vector(rotate_sum(be, total, window), start)
         return be.add_const(spread(be, total, window), self.offset)
 

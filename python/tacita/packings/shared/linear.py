@@ -197,6 +197,17 @@ class TextNorm(Norm, Generic[L]):
         return self.layout.vectors(gamma), self.layout.vectors(self.beta / self.exit)
 
 
+LIFT = 32  # times a norm's input before it is squared and summed
+
+
+def lifted_squares(be: Backend, x: Cts) -> Ct:
+    """The sum of (LIFT x)^2 over ciphertexts. A token whose variance is a thousandth of the largest has
+    squares hardly above the noise of a product, which hundreds of slots then add up. By LIFT its squares are
+    1,024 times as large, and the modulus has room for them. One level."""
+    large = [be.mul_int(ct, LIFT) for ct in x]
+    return be.dot(large, large) if len(large) > 1 else be.square(large[0])
+
+
 def affine(be: Backend, x: Ct, root: Ct, gamma: Array, beta: Array) -> Ct:
     """x * gamma * root + beta."""
     return be.add_vector(be.mul(be.mul_vector(x, gamma), root), beta)

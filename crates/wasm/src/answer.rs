@@ -90,6 +90,10 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
         "multi_label" if known => logits.iter().map(|v| 0.5 * (1.0 + (0.5 * v).tanh())).collect(),
         _ => vec![],
     };
+    let mut warnings: Vec<String> = coarse(reading, values, length, step).into_iter().collect();
+    if known && reading.problem == "single_label" {
+        warnings.extend(tied(&logits));
+    }
     let named = reading.labels.iter().cloned().zip(scores);
     let mut scores: Vec<Score> = named.map(|(label, score)| Score { label, score }).collect();
     scores.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -99,7 +103,7 @@ pub fn told(reading: &Reading, values: &[f64], sound: bool) -> Answer {
         scores,
         logits: Some(logits),
         spans: vec![],
-        warnings: coarse(reading, values, length, step).into_iter().collect(),
+        warnings,
         trusted: true,
     }
 }
@@ -134,6 +138,15 @@ fn coarse(reading: &Reading, values: &[f64], length: f64, step: f64) -> Option<S
             "rounded to multiples of {few}, and {what} {most}: the plan's noise leaves no more decimals; a \
              plan with --functions thor, of --packing multidiagonal or of another scheme may"
         )
+    })
+}
+
+/// Warns of several labels that share the largest rounded logit.
+fn tied(logits: &[f64]) -> Option<String> {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let count = logits.iter().filter(|&&v| v == largest).count();
+    (count > 1).then(|| {
+        format!("{count} labels have the largest logit as it is rounded: the first of them is named")
     })
 }
 
@@ -199,6 +212,18 @@ mod tests {
         let short = told(&reading, &[0.012, 0.016], true).logits.unwrap_or_default();
         assert_eq!(short, [0.6, 0.8], "multiples of 0.05");
         assert_eq!(told(&reading, &[0.0, 0.0], true).logits, Some(vec![0.0, 0.0]));
+    }
+
+    #[test]
+    fn a_label_that_another_one_equals_is_warned_of() {
+        let mut reading = reading(1, 1);
+        let warnings = |reading: &Reading, values: &[f64]| told(reading, values, true).warnings;
+        let said = warnings(&reading, &[1.41, 1.39]);
+        assert_eq!(said.len(), 1);
+        assert!(said[0].starts_with("2 labels have the largest logit"));
+        assert!(warnings(&reading, &[1.41, 1.28]).is_empty());
+        reading.problem = "multi_label".into();
+        assert!(warnings(&reading, &[1.41, 1.39]).is_empty());
     }
 
     #[test]

@@ -9,13 +9,13 @@ value.
     plan       all of it, as both parties read it        this module
 
 Options (`planning.options`) have their say at each step. Where the trial shows answers that noise makes
-coarse, the way is gone once more with a round more in every softmax (docs/decisions/0144).
+coarse, the way is gone again with a round more in every softmax (docs/decisions/0144).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tacita.approx.fit import FitError
@@ -40,7 +40,7 @@ from tacita.plans.public_folder import table_bytes
 from tacita.plans.scheme import first_shape, lie_side_by_side
 
 RESPONSE_LEVEL = 0  # the lowest level is the smallest file
-MOST_SECONDS = 1.1  # for a second of a plan whose answers are coarse
+MOST_SECONDS = 1.1  # with a round more, for a second of a plan whose answers are coarse
 
 
 @within_doubles("plan by ciphertexts")
@@ -59,35 +59,48 @@ def plan_scheme(subject: Subject, scheme: str) -> Plan:
 
 
 def _plan_on(ring: ParameterInfo, subject: Subject, scheme: str) -> Plan:
-    """Plans with the rounds of softmax that scores ask for. Where noise makes answers coarse, a plan with a
-    round more in each is taken if it shows finer ones for at most MOST_SECONDS; where noise leaves none to
-    show, at any price."""
+    """Plans with the rounds of softmax that scores ask for. While noise makes answers coarse, or leaves none
+    to show, there is a round more in each: of the plans that take at most MOST_SECONDS of the one before, the
+    finest is returned."""
     shape = first_shape(scheme, ring.slots, subject.request.tokens, subject.request.packing)  # with one lane
     for option in subject.request.options:
         shape = option.shape(shape)
-    try:
-        plan, coarse = _plan_of(ring, subject, scheme, shape, subject.survey(shape))
-    except NoiseError:
-        if (other := _in_more_rounds(ring, subject, scheme, shape)) is None:
+    best, most, refusal = None, math.inf, None
+    for survey in _surveys(ring, subject, shape):
+        try:
+            plan, coarse = _plan_of(ring, subject, scheme, shape, survey)
+        except NoiseError as error:
+            refusal = refusal or error
+            continue
+        except (FitError, PlanError, ShapeError):
+            if best or refusal:
+                break
             raise
-        return other
-    other = _in_more_rounds(ring, subject, scheme, shape) if coarse else None
-    if other is None or other.logit_step >= plan.logit_step:
-        return plan
-    seconds, others = (sum(each.prediction.stage_seconds) for each in (plan, other))
-    return other if others <= MOST_SECONDS * seconds else plan
+        seconds = sum(plan.prediction.stage_seconds)
+        if seconds > most:
+            break
+        if best is None or plan.logit_step < best.logit_step:
+            best = plan
+        if not coarse:
+            break
+        most = MOST_SECONDS * min(most, seconds)
+    if best is None:
+        assert refusal is not None
+        raise refusal
+    return best
 
 
-def _in_more_rounds(ring: ParameterInfo, subject: Subject, scheme: str, shape: Shape) -> Plan | None:
-    """Plans with a round more in every softmax; None where that has no plan, where there are no more, where
-    functions were named that have no choice of rounds, and where no bootstrap leaves its noise."""
+def _surveys(ring: ParameterInfo, subject: Subject, shape: Shape) -> Iterator[Survey]:
+    """Yields the survey of the fewest rounds, then those of a round more each time while that changes any;
+    none of these where functions were named that have no choice, or where no bootstrap leaves its noise."""
+    yield (last := subject.survey(shape))
     if subject.request.variants.rounds != (0, MOST_ROUNDS) or not can_bootstrap(ring):
-        return None
-    fewest, more = (subject.survey(shape, rounds) for rounds in (0, 1))
-    if fewest.calibration.rounds != more.calibration.rounds:
-        with suppress(FitError, PlanError, ShapeError):
-            return _plan_of(ring, subject, scheme, shape, more)[0]
-    return None
+        return
+    for more in range(1, MOST_ROUNDS + 1):
+        survey = subject.survey(shape, more)
+        if survey.calibration.rounds == last.calibration.rounds:
+            return
+        yield (last := survey)
 
 
 def _plan_of(

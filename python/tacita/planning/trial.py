@@ -48,9 +48,11 @@ from tacita.resources import in_threads
 from tacita.slots.plain import PlainBackend
 from tacita.slots.sim import SimBackend
 from tacita.slots.stage import Live
-from tacita.texts.task import is_vector
+from tacita.texts.task import MULTI_LABEL, REGRESSION, TEXT, TOKENS, is_vector
 from tacita.texts.vectors import LEAST_LENGTH, finished
 
+MOST_TIES = 0.01  # of choices that rounding may decide
+FEW_CHOICES = 20  # rows of logits of which one within a step says nothing of others
 NOISE = 5.0  # deviations that noise may reach: of 384 numbers one does in a text of 5,000
 
 
@@ -273,10 +275,12 @@ def distances(results: Sequence[Array], wanted: Sequence[Array], masks: Sequence
 @dataclass(frozen=True)
 class TextError:
     """distance: largest of a number of the answer, in its real rows, from the float model's. length: of the
-    answer by the float model, before a client divides by it."""
+    answer by the float model, before a client divides by it. logits: those of a model with labels, (rows,
+    labels), of its real rows."""
 
     distance: float
     length: float
+    logits: Array | None = None
 
 
 def approximation_errors(
@@ -294,7 +298,8 @@ def approximation_errors(
         return []
     answer = _answer(model, (hidden, mask), answers)
     (rows,) = distances([result.answer], [finished(answer, model.config.normalise)], [mask])
-    return [TextError(float(np.max(rows)), float(np.linalg.norm(answer)))]
+    logits = np.atleast_2d(answer)[mask > 0.0 if answer.ndim == 2 else ...] if model.config.labels else None
+    return [TextError(float(np.max(rows)), float(np.linalg.norm(answer)), logits)]
 
 
 def stated_error(plan: Plan, trial: Trial) -> ErrorBound:
@@ -313,9 +318,29 @@ def stated_error(plan: Plan, trial: Trial) -> ErrorBound:
 
 
 def is_coarse(plan: Plan, trial: Trial) -> bool:
-    """Whether a client would be warned of its answers' rounding, as `plans.answers.judge` does."""
+    """Whether a client would be warned of its answers' rounding, as `plans.answers.judge` does, or rounding
+    decides more than MOST_TIES of the choices."""
     size = trial.simulation.entry if is_vector(plan) else plan.answer
-    return size < STEPS * plan.logit_step
+    return size < STEPS * plan.logit_step or ties(plan, trial) > MOST_TIES
+
+
+def ties(plan: Plan, trial: Trial) -> float:
+    """Returns the share of choices on the tried texts that are within a step of rounding by the float model:
+    between the two best labels, between yes and no for each of many, or which of two texts ranks higher by
+    one number. Of FEW_CHOICES it says nothing: 0."""
+    logits = [text.logits for text in trial.texts if text.logits is not None]
+    if plan.task not in (TEXT, TOKENS) or not logits:
+        return 0.0
+    rows = np.concatenate(logits)
+    if plan.problem == MULTI_LABEL:
+        apart = 2.0 * np.abs(rows).ravel()
+    elif rows.shape[1] == 1:
+        apart = np.abs(rows - rows.T)[np.triu_indices(len(rows), 1)]
+    elif plan.problem != REGRESSION:
+        apart = np.diff(np.partition(rows, -2)[:, -2:]).ravel()
+    else:
+        return 0.0
+    return float(np.mean(apart < plan.logit_step)) if len(rows) >= FEW_CHOICES else 0.0
 
 
 def _rounding(plan: Plan, length: float) -> float:

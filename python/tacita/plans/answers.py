@@ -31,7 +31,7 @@ from tacita.texts.answer import withhold_failed
 from tacita.texts.embed import Text, tokens_of, unknown_only
 from tacita.texts.embedding import Embedder
 from tacita.texts.spans import Rows
-from tacita.texts.task import EVERY_TOKEN, about, is_vector, read
+from tacita.texts.task import EVERY_TOKEN, SINGLE_LABEL, TEXT, about, is_vector, read
 from tacita.texts.vectors import LEAST_LENGTH, finished, length
 
 
@@ -111,12 +111,14 @@ def judge(
     An input that leaves the calibrated intervals makes polynomials grow. What is left of that after
     decoding shows in slots that must be empty or equal, in the check of the last LayerNorm, and in logits
     beyond their calibrated bound: then no label and no number is told (`Answer.empty`). A warning stands
-    beside an answer whose steps of rounding are hardly smaller than answers are.
+    beside an answer whose steps of rounding are hardly smaller than answers are, and beside a label that
+    another one equals.
     """
     values = np.atleast_2d(values)[: real if plan.task in EVERY_TOKEN else 1]
     size, finite = float(np.max(np.abs(values))), np.nan_to_num(np.ravel(values))
     untrue = tuple(islice(_doubts(plan.answer, size, sound), 1))
-    answer = read(plan, rounded(plan, finite), untrue or tuple(_coarse(plan, finite)), len(values))
+    logits = rounded(plan, finite)
+    answer = read(plan, logits, untrue or (*_coarse(plan, finite), *_tied(plan, logits)), len(values))
     return withhold_failed(replace(answer, trusted=answer.trusted and not untrue))
 
 
@@ -163,3 +165,10 @@ def _coarse(plan: PlanHeader, values: NDArray[np.float64]) -> Iterator[str]:
             f"rounded to multiples of {step:g}, and {what} {size:.2g}: the plan's noise leaves no more "
             "decimals; a plan with --functions thor, of --packing multidiagonal or of another scheme may"
         )
+
+
+def _tied(plan: PlanHeader, logits: tuple[float, ...]) -> Iterator[str]:
+    """Several labels share the largest rounded logit."""
+    one_label = plan.task == TEXT and plan.problem == SINGLE_LABEL and len(plan.labels) > 1
+    if one_label and (count := logits.count(max(logits))) > 1:
+        yield f"{count} labels have the largest logit as it is rounded: the first of them is named"

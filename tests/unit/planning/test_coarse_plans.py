@@ -7,6 +7,7 @@ one loud text: a bootstrap's noise is then a good part of them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from tacita.planning import pipeline
 from tacita.planning.calibrate.calibration import Calibration
 from tacita.planning.calibrate.temper import enough_rounds
 from tacita.planning.request import PlanRequest
+from tacita.planning.trial import TextError, ties
 from tacita.plans.answers import judge
 from tacita.plans.plan import Plan
 
@@ -37,8 +39,13 @@ def model(factor: float = 1.0, *, vectors: bool = False) -> Checkpoint:
     )
 
 
-def plan_of(checkpoint: Checkpoint, loud: float, **how: str) -> Plan:
-    samples = [tiny.inputs(checkpoint, TOKENS, real, seed) for seed, real in enumerate((8, 5, 8, 6))]
+def with_bias(checkpoint: Checkpoint, bias: float) -> Checkpoint:
+    tensors = {n: t + bias * (n == "classifier.bias") for n, t in checkpoint.tensors.items()}
+    return from_tensors(checkpoint.config, tensors)
+
+
+def plan_of(checkpoint: Checkpoint, loud: float, texts: int = 4, **how: str) -> Plan:
+    samples = [tiny.inputs(checkpoint, TOKENS, (8, 5, 8, 6)[seed % 4], seed) for seed in range(texts)]
     states = (*samples[:-1], (loud * samples[-1][0], samples[-1][1]))
     sizes = {"preset": "insecure_toy_n10", "tokens": TOKENS, "salt": "00" * 32}
     return api.plan(checkpoint, PlanRequest(hidden_states=states, **sizes, **how))
@@ -95,6 +102,37 @@ def test_vectors_take_a_round_where_it_is_cheap(monkeypatch: pytest.MonkeyPatch)
     finer = plan_of(model(vectors=True), WIDE)
     assert (rounds(coarse), rounds(finer)) == (0, 1) and finer.logit_step < 0.1 * coarse.logit_step
     assert 1.1 < finer.prediction.seconds["evaluate"] / coarse.prediction.seconds["evaluate"] < 1.5
+
+
+def test_labels_that_rounding_would_decide_take_a_round_more() -> None:
+    """Logits of 5 and more, a few tenths apart: no answer is coarse beside the largest."""
+    checkpoint = with_bias(model(), 5.0)
+    few, many = (plan_of(checkpoint, WIDE, texts) for texts in (4, 24))
+    assert (rounds(few), rounds(many)) == (0, 1) and many.logit_step < 0.2 * few.logit_step
+    assert few.answer > 10 * few.logit_step
+
+
+@pytest.mark.parametrize(
+    ("logits", "how", "share"),
+    [
+        ([(0.0, 0.4), (0.4, 0.35)], {}, 0.5),
+        ([(0.0, 0.4), (0.4, 0.35)], {"problem": "multi_label"}, 0.25),
+        ([(0.0, 0.4), (0.4, 0.35)], {"problem": "regression"}, 0.0),
+        ([(0.4,), (0.2,)], {"problem": "regression", "labels": ("relevance",)}, 9 / 19),
+        ([(0.0, 0.4), (0.4, 0.35)], {"task": "span"}, 0.0),
+    ],
+)
+def test_ties_are_choices_within_a_step(
+    logits: list[tuple[float, ...]], how: dict[str, object], share: float
+) -> None:
+    plan = plan_of(model(), QUIET)
+    plan = replace(plan, model=replace(plan.model, **how))
+    plan = replace(plan, decimals=1, noise=1e-3)
+    assert plan.logit_step == 0.1
+    texts = tuple(TextError(0.0, 1.0, np.array([each] * 10)) for each in logits)
+    tried = SimpleNamespace(texts=texts)
+    assert ties(plan, tried) == pytest.approx(share)
+    assert ties(plan, SimpleNamespace(texts=texts[:1])) == 0.0
 
 
 def test_answers_that_would_be_all_noise_have_a_plan_in_rounds() -> None:

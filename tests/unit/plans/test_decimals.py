@@ -238,6 +238,15 @@ def test_steps_of_rounding_as_large_as_the_answers_are_said() -> None:
     assert judge(longer, np.array((140.0, 40.0))).warnings == ()  # a long vector has finer steps
 
 
+def test_a_label_that_another_one_equals_is_said() -> None:
+    head = Head(logit_step=0.1, answer=2.5)
+    (tied,) = judge(head, np.array((1.41, 1.39))).warnings
+    assert tied.startswith("2 labels have the largest logit as it is rounded")
+    assert judge(head, np.array((1.41, 1.28))).warnings == ()
+    assert judge(dataclasses.replace(head, problem="multi_label"), np.array((1.41, 1.39))).warnings == ()
+    assert len(judge(head, np.array((2.6, 2.6))).warnings) == 1  # beyond its bound: nothing is told of it
+
+
 @pytest.mark.parametrize("step", [0.9, 1.1])
 @pytest.mark.parametrize("normalise", [False, True])
 def test_a_step_above_a_tenth_of_the_mean_entry_is_said(step: float, normalise: bool) -> None:

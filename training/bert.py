@@ -59,7 +59,11 @@ class Embeddings(nn.Module):
 
     def forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         total = self.word_embeddings(ids) + self.position_embeddings(positions)
-        return self.dropout(self.LayerNorm(total + self.token_type_embeddings.weight[0]))
+        return self.dropout(self.LayerNorm(total + self.types(ids)))
+
+    def types(self, ids: torch.Tensor) -> torch.Tensor:
+        """Vectors of token types: of a text that is no pair the first one."""
+        return self.token_type_embeddings.weight[0]
 
 
 class SelfAttention(nn.Module):

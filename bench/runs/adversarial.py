@@ -10,7 +10,7 @@ the shipped words shuffled; each at several lengths.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from tacita.planning.calibrate.calibrate import CalibrationOptions as Options
 from tacita.planning.calibrate.excesses import excesses
 from tacita.planning.calibrate.temper import tempered
 from tacita.planning.calibrate.walk import Samples, walk
-from tacita.texts.embed import tokenize
+from tacita.texts.embed import Text, tokenize
 
 TOKENS = 128
 LENGTHS = (1, 3, 12, 40, 120)
@@ -52,7 +52,7 @@ def adversarial_texts(
 ) -> None:
     """Show how far made-up texts, and those of a file, leave a model's calibrated intervals, by stage."""
     loaded = api.load(model)
-    families = {kind: list(made) for kind, made in kinds(loaded, count).items()}
+    families: dict[str, list[Text]] = {kind: [*made] for kind, made in kinds(loaded, count).items()}
     families |= {"file": lines_of(texts)} if texts else {}
     report = {}
     for packing in ("rows", "batch"):
@@ -65,7 +65,7 @@ def adversarial_texts(
     write_report(json, report)
 
 
-def of_family(model: Checkpoint, found: Calibration, texts: list[str]) -> dict[str, Any]:
+def of_family(model: Checkpoint, found: Calibration, texts: Sequence[Text]) -> dict[str, Any]:
     """Excesses of texts of one kind, the largest of each stage."""
     samples = Samples.of(model, TOKENS, texts, ())
     stages = excesses(walk(model, samples.at(range(len(texts))), len(texts), rows=found.row_estimates), found)

@@ -39,7 +39,6 @@ from bench.options import Lines, Packing, lines_of, markdown
 from bench.runs.harness import Group, Machine, Ran, alike, ask, cosine, unrounded
 from tacita import api
 from tacita.checkpoint import Checkpoint
-from tacita.cli import columns
 from tacita.cli.ask.measure import Input, Journal, Measure, Row, answers_of
 from tacita.cli.console import STDOUT, write_report
 from tacita.cli.options import Json, option
@@ -168,7 +167,7 @@ class Case:
     def of(folder: Path, how: How) -> Case:
         """Plans for the texts that are asked, by those that calibrate."""
         model, (scheme, backend) = tacita.load(folder), BACKENDS[how.backend]
-        given: Sequence[Text] = given_texts(how.texts) if how.texts else texts_of(folder)
+        given = lines_of(how.texts) if how.texts else texts_of(folder)
         texts = list(islice(short(model, given, how.tokens), how.inputs + how.calibration))
         known, asked = divided(texts, how.inputs, how.calibration)
         tokens = length(model, texts, exact=scheme == BUMBLEBEE)
@@ -252,23 +251,14 @@ def documents(plan: AnyPlan, model: Checkpoint, file: Path, other: set[Text]) ->
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
-def given_texts(file: Path) -> Sequence[Text]:
-    """Returns the texts of a file, one a line, or by the header of a .tsv file those or pairs."""
-    return (
-        columns.texts_of(file.read_text(encoding="utf-8").splitlines())
-        if file.suffix == ".tsv"
-        else lines_of(file)
-    )
-
-
 def _named(folder: Path) -> str:
     return "/".join(folder.resolve().parts[-2:])
 
 
-def texts_of(folder: Path) -> list[str]:
+def texts_of(folder: Path) -> list[Text]:
     """Returns the texts of the folder, or the package's sentences."""
     files = [folder / name for name in FILES if (folder / name).is_file()]
-    return lines_of(files[0]) if files else [str(text) for text in load_texts()]
+    return lines_of(files[0]) if files else [*load_texts()]
 
 
 def divided(texts: Sequence[Line], inputs: int, calibration: int) -> tuple[list[Line], list[Line]]:

@@ -52,13 +52,14 @@ from tacita.planning.calibrate.temper import tempered
 from tacita.plans.answers import rounded
 from tacita.plans.plan import Plan
 from tacita.schemes.prices import prices_here
+from tacita.texts.embed import Text
 
 Array = NDArray[np.float64]
 LONGEST = 512  # tokens of a text, others are left out
 Functions = Annotated[str, option("--functions", help="tacita or thor.")]
 
 
-def plan_for(model: Checkpoint, texts: Sequence[str], known: Sequence[str] | None, **circuit: Any) -> Plan:
+def plan_for(model: Checkpoint, texts: Sequence[Text], known: Sequence[Text] | None, **circuit: Any) -> Plan:
     """Plans a length that holds all texts, calibrated on those that are known."""
     how: dict[str, Any] = {"prices": prices_here(PRESET), "tokens": length(model, texts), "texts": known}
     plan = tacita.plan(model, scheme="thor", **how, **circuit)
@@ -79,7 +80,7 @@ def noise_margins(
     """Count answers that noise takes out of calibrated intervals, or errors above the stated bound."""
     loaded = tacita.load(model) if model else tacita.load()
     circuit: dict[str, Any] = {"packing": packing, "functions": functions}
-    given = lines_of(texts) if texts else texts_of(model) if model else [str(text) for text in load_texts()]
+    given = lines_of(texts) if texts else texts_of(model) if model else [*load_texts()]
     if not unseen:
         some = list(islice(short(loaded, given, LONGEST), inputs + calibration))
         known, asked = divided(some, inputs, calibration)
@@ -94,7 +95,7 @@ def noise_margins(
     emit_rows([above_bound(loaded, plan, asked, inputs)])
 
 
-def lost(model: Checkpoint, plan: Plan, asked: Sequence[str], seeds: int) -> Iterator[dict[str, Any]]:
+def lost(model: Checkpoint, plan: Plan, asked: Sequence[Text], seeds: int) -> Iterator[dict[str, Any]]:
     """Yields how many draws of noise lose the answer of each text that is asked."""
     for text in asked:
         answers = (api.classify_locally(plan, model, text, backend="sim", seed=seed) for seed in range(seeds))
@@ -102,7 +103,7 @@ def lost(model: Checkpoint, plan: Plan, asked: Sequence[str], seeds: int) -> Ite
         yield {"lost": count, "of": seeds}
 
 
-def above_bound(model: Checkpoint, plan: Plan, asked: Sequence[str], inputs: int) -> dict[str, Any]:
+def above_bound(model: Checkpoint, plan: Plan, asked: Sequence[Text], inputs: int) -> dict[str, Any]:
     """How many texts are above the stated bound, of those that stay within their intervals."""
     found = np.array([*errors(plan, model, asked, noises(plan, model, asked[:inputs]))])
     bound, inside = plan.prediction.error, found[np.isfinite(found)]
@@ -115,7 +116,7 @@ def above_bound(model: Checkpoint, plan: Plan, asked: Sequence[str], inputs: int
     }
 
 
-def noises(plan: Plan, model: Checkpoint, texts: Sequence[str]) -> list[Array]:
+def noises(plan: Plan, model: Checkpoint, texts: Sequence[Text]) -> list[Array]:
     """Returns what noise adds to each text's answer; a vector is divided by its length first."""
     raw = unrounded(plan)
     answers = [
@@ -125,7 +126,7 @@ def noises(plan: Plan, model: Checkpoint, texts: Sequence[str]) -> list[Array]:
     return [np.subtract(noisy.logits, quiet.logits) for noisy, quiet in answers]
 
 
-def errors(plan: Plan, model: Checkpoint, texts: Sequence[str], noise: Sequence[Array]) -> Iterator[float]:
+def errors(plan: Plan, model: Checkpoint, texts: Sequence[Text], noise: Sequence[Array]) -> Iterator[float]:
     """The largest error of each text's numbers as they are shown; infinite outside the intervals."""
     soft = tempered(model, Calibration.from_dict(plan.circuit["calibration"]).temperatures)
     specs = CircuitSpecs.from_json(plan.circuit["specs"])

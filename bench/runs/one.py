@@ -235,7 +235,7 @@ def _show(found: dict[str, Any]) -> None:
         table.add_row(step, duration(seconds))
     table.add_row("of which circuit, start, keys", ", ".join(map(duration, found["setup"].values())))
     estimate = f"estimate {duration(found['predicted_seconds'])}"
-    table.add_row("second request", f"{duration(found['warm']['wall_seconds'])} ({estimate})")
+    table.add_row("last request", f"{duration(found['warm']['wall_seconds'])} ({estimate})")
     table.add_row("largest error", f"{found['max_abs_error']:.5f} in a range of {found['range']:.3f}")
     if found["layer_errors"]:
         worst = max(found["layer_errors"], key=lambda row: row["error"])
@@ -247,4 +247,4 @@ def _show(found: dict[str, Any]) -> None:
     table.add_row("bootstraps", f"{found['bootstraps']}, on {found['threads']} threads")
     table.add_row("security", security_of(found))
     out.print(table)
-    show_stages("stage, second request", found)
+    show_stages("stage, last request", found)

@@ -184,7 +184,7 @@ def test_a_circuit_with_early_iterations_equals_the_reference(slots, heads, deep
 
 @pytest.mark.parametrize("packing", ["rows", "multidiagonal"])
 def test_a_token_of_a_thousandth_of_the_largest_variance_keeps_its_own(packing):
-    """As of a cross-encoder's first layer, by a ring that bootstraps."""
+    """The variances are those of a cross-encoder's first layer, the noise that of a ring that bootstraps."""
     tokens, size, entry = 32, 384, 268.0
     if packing == "rows":
         layout, norm = FeatureLayout.dense(RowsShape(SLOTS, tokens), size, copied=False), rows_linear.Norm

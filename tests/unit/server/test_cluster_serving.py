@@ -160,6 +160,11 @@ def test_a_node_that_is_lost_ends_the_worker(world: World, node: Handle) -> None
         worker(node).answer(world.job("lost").order, lose)
 
 
+def test_a_node_that_was_never_made_is_dropped_without_a_word() -> None:
+    """Ray drops objects that it made without `__init__`."""
+    Node.__new__(Node).__del__()
+
+
 def test_what_cannot_be_served_is_said_when_it_is_prepared(world: World, tmp_path: Path) -> None:
     old = Node(1).open("0.0", str(tmp_path))
     assert isinstance(old, Unable) and "release" in old.error

@@ -49,11 +49,11 @@ class Node:
     Errors of ours are returned as `Unable`, not raised: that is plain data.
     """
 
+    _held: Held | None = None  # of the class, too: Ray drops objects of it that were never made
+
     def __init__(self, cores: int) -> None:
-        self._cores = cores
+        self._cores, self._stopped = cores, ""
         self._evaluator: JobEvaluator | None = None
-        self._held: Held | None = None
-        self._stopped = ""
 
     def open(self, version: str, folder: str) -> Unable | None:
         """Makes a folder, below this one or, where that is empty, the machine's own place for such files.

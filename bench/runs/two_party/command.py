@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ from bench.runs.two_party.cases.case import Case
 from bench.runs.two_party.cases.generate import DECODERS
 from bench.runs.two_party.cases.search import Search
 from bench.runs.two_party.measure import measure_case, summary, sums_by_name
-from bench.runs.two_party.session import Options
+from bench.runs.two_party.session import LOOPBACK, Options
 from bench.tables.two_party import COLUMNS
 from tacita.cli.console import err, out, progress, reporting, several, shown, write_report
 from tacita.cli.options import Json, option
@@ -50,23 +49,12 @@ FOLDER = "generate"  # the decoder of a model's folder; the others are shapes
 STEPS = ("set-up", "warm-up", "run")
 WIDTH = 100  # columns that a table needs at least, also where the output is no terminal
 DEPTH = 3  # operations inside operations that --profile shows; the JSON has all
-
-
-class LinkName(StrEnum):
-    """Links that can be had."""
-
-    loopback = "loopback"
-    lan = "lan"
-    wan = "wan"
-    far = "far"
-
-
 LINK_HELP = (
-    "loopback, lan (1 Gbit/s, 0.5 ms), wan (400 Mbit/s, 4 ms) or far (100 Mbit/s, 80 ms); several: each is "
-    "run (default: loopback)."
+    "loopback, lan (1 Gbit/s, 0.5 ms), wan (400 Mbit/s, 4 ms), far (100 Mbit/s, 80 ms), or MBIT,MS: loopback "
+    "with the choices of such a link; several: each is run (default: loopback)."
 )
 Cases = Annotated[list[str] | None, option("--case", help="May be given several times (default: all).")]
-Links = Annotated[list[LinkName] | None, option("--link", help=LINK_HELP)]
+Links = Annotated[list[str] | None, option("--link", help=LINK_HELP)]
 Tls = Annotated[bool, option("--tls/--plain", help="TLS 1.3, or bare TCP.")]
 ModelFolder = Annotated[Path | None, option("--model", help="Folder of MiniLM-L6 for the case minilm.")]
 Data = Annotated[Path | None, option("--data", help="SST-2's validation.tsv, for accuracy and search.")]
@@ -102,7 +90,7 @@ def two_party(
     the largest shapes are.
     """
     how = Options(model, data, documents, threads, sentences=sentences or None, tls=tls, prepared=prepared)
-    links = [name.value for name in link or [LinkName.loopback]]
+    links = link or [LOOPBACK]
     if unknown := [name for name in case or () if name not in CASES]:
         raise InputError(f"bench: no case {unknown[0]}", hint="one of " + ", ".join(CASES))
     report = summary(how) | {"link": links[0], "cases": {}}
@@ -160,7 +148,7 @@ def generate(
         raise InputError("bench generate: --folder and --layers are of a shape", hint="--shape NAME")
     how = Options(tls=tls, model=model, threads=threads, prompt=prompt_tokens, new=new_tokens, begin=begin)
     how = replace(how, weights=folder and folder.absolute(), layers=layers)
-    name, links = shape or FOLDER, [one.value for one in link or [LinkName.loopback]]
+    name, links = shape or FOLDER, link or [LOOPBACK]
     if shape and shape not in DECODERS:
         raise InputError(f"bench generate: shape {shape!r}", hint=", ".join(set(DECODERS) - {FOLDER}))
     with progress(name) as show:

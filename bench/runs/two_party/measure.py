@@ -12,7 +12,7 @@ from typing import Any
 from bench.runs.two_party.cases.case import Case, computed
 from bench.runs.two_party.cost import Cost, Run
 from bench.runs.two_party.party import ROLES, Report, Watch, run_pair
-from bench.runs.two_party.session import LOOPBACK, Options
+from bench.runs.two_party.session import LOOPBACK, Options, choices
 from tacita import compiled
 from tacita.errors import InputError
 from tacita.resources import processor
@@ -39,6 +39,7 @@ def measure_case(
         path and (path.absolute() if path.exists() else path) for path in (options.model, options.data)
     )
     options = replace(options, model=model, data=data)
+    list(map(choices, links))  # refuses what is no link
     if missing := case.available(options):
         raise InputError(f"bench: {case.name}: {missing}")
     figures, *others = (_once(case, replace(options, link=link), watch) for link in links)

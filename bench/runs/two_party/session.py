@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from bench.runs.two_party.cost import Cost, Reading
 from tacita import compiled
 from tacita.errors import TacitaError
+from tacita.plans.commitment import LINKS, link_of
 
 HOST, LOOPBACK = "127.0.0.1", "loopback"
 HERE = b"\1"
@@ -24,7 +25,8 @@ class Options:
     sentences: how many of them the protocol itself answers, None for all. prompt, new, begin: of a text that
     is written, tokens of the prompt, tokens behind it, and its public beginning. weights: where those of a
     shape lie, which are made where there are none. layers: of a shape, 0 for all. prepared: whether models
-    are also run with products that are prepared. tls: or bare TCP. link: by name. folder: of the run.
+    are also run with products that are prepared. tls: or bare TCP. link: loopback, or as `link_of` takes it.
+    folder: of the run.
     """
 
     model: Path | None = None
@@ -67,8 +69,7 @@ class EngineSession:
 
     def __init__(self, party: Any, link: str) -> None:
         self.party = party
-        # fewest bytes and rounds that cost next to no work (decision 96)
-        party.set_link("wan" if link == LOOPBACK else link)
+        party.set_link(choices(link))
 
     def set_up(self) -> None:
         """Base transfers, the first Ferret expansion, lattice keys."""
@@ -94,6 +95,13 @@ class EngineSession:
         self.party.close()
 
 
+def choices(link: str) -> tuple[float, float]:
+    """Returns the link by which windows are chosen; on loopback those of fewest bytes and rounds that cost
+    next to no work (decision 96). Raises InputError."""
+    speed = link_of("wan" if link == LOOPBACK else link)
+    return speed.bits_per_second, speed.round_trip
+
+
 def listen(options: Options, announce: Callable[[int, str], None]) -> EngineSession:
     """The server's end, once the client has come. Over TLS it makes a certificate of its own in the run's
     folder."""
@@ -117,5 +125,5 @@ def connect(options: Options, port: int, certificate: str) -> EngineSession:
 
 
 def _connection(options: Options) -> dict[str, Any]:
-    link = None if options.link == LOOPBACK else options.link
+    link = options.link if options.link.upper() in LINKS else None
     return {"timeout": WAITING, "link": link, "threads": options.threads}

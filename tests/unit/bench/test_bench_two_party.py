@@ -24,11 +24,12 @@ from bench.runs.two_party.command import CASES
 from bench.runs.two_party.cost import Cost, Run, difference, refills
 from bench.runs.two_party.measure import measure_case, sums_by_name
 from bench.runs.two_party.party import cores
+from bench.runs.two_party.session import choices
 from bench.tables import pages
 from bench.tables import two_party as figures
 from tacita.blocks.weights import Weights
 from tacita.checkpoint.reference import reference
-from tacita.errors import TacitaError
+from tacita.errors import InputError, TacitaError
 from tacita.two_party.model import simulation
 
 FIELDS = {
@@ -86,6 +87,13 @@ def test_slower_links_are_computed_from_bytes_and_rounds() -> None:
     found = measure_case(FAKE["swap"], ["loopback", "wan"])
     assert found["wan_seconds"] >= found["wall_seconds"] + found["rounds"] * 4e-3
     assert found["wan_measured_seconds"] > 0.0 and "lan_measured_seconds" not in found
+
+
+def test_windows_are_those_of_a_link_that_is_named_or_described() -> None:
+    assert choices("30,1") == (30e6, 1e-3)
+    assert choices("loopback") == choices("wan") == (4e8, 4e-3)
+    with pytest.raises(InputError, match="no link 'slow'"):
+        measure_case(CASES["less_65536"], ("loopback", "slow"))
 
 
 def test_the_party_that_failed_first_is_quoted() -> None:

@@ -71,7 +71,7 @@ def test_packages_stay_small() -> None:
     assert not (large := {name: count for name, count in lines.items() if count > LINES[name]}), large
 
 
-BENCH = 11414  # lines of the laboratory (57, 58, 77, 89, 90, 92, 106, 108, 120 to 139)
+BENCH = 11411  # lines of the laboratory (57, 58, 77, 89, 90, 92, 106, 108, 120 to 139)
 
 
 def test_the_laboratory_stays_small() -> None:

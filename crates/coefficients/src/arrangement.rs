@@ -186,6 +186,7 @@ impl Arrangement {
             kw: self.tokens,
             mw,
             nw,
+            heads: 1,
         };
         Layout {
             grid: Grid { dims, window },

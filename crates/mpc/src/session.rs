@@ -2,7 +2,7 @@
 use crate::{MpcError, Party, Result, Role};
 
 /// Version of the two-party protocol: changes with every change of a message.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 const MAGIC: [u8; 8] = *b"tacita2p";
 

@@ -7,7 +7,7 @@ use tacita_mpc::Party;
 
 const MAGIC: &[u8; 10] = b"TACITA-2PC";
 const REFUSAL: &[u8; 10] = b"TACITA-NO!";
-const VERSION: u16 = 10;
+const VERSION: u16 = 11;
 const CHUNK: usize = 1 << 20;
 const SEND: &[u8] = &[1];
 const AGREED: &[u8] = &[1];

@@ -91,14 +91,15 @@ impl Counts {
         let sizes = [batch, grid.k_blocks(), grid.m_blocks(), grid.n_blocks()];
         let [batch, k, m, n] = sizes.map(|size| size as u64);
         let (left, right) = (batch * k * m, batch * m * n);
+        let requests = grid.requests(crossed).map(|count| count as u64);
         let (leaves, responses) = (layout.leaves() as u64, layout.responses() as u64);
         let ways = 1 + u64::from(crossed);
         Self {
-            requests: left + if crossed { right } else { 0 },
+            requests: requests[0] + requests[1],
             plains: right + if crossed { left } else { 0 },
             products: batch * k * m * n * ways,
             permutations: right * ((1 << layout.join) - 1),
-            merges: left * u64::from(layout.join) / 2 + (leaves >> layout.join) - responses,
+            merges: requests[0] * u64::from(layout.join) / 2 + (leaves >> layout.join) - responses,
             responses,
         }
     }

@@ -100,7 +100,7 @@ impl Layout {
             for (l, column) in grid.columns(leaf.gamma).enumerate() {
                 out.push(Place {
                     output: (leaf.head * k + row) * n + column,
-                    coefficient: grid.result_at(i, l) + offset,
+                    coefficient: grid.result_at(leaf.head, i, l) + offset,
                 });
             }
         }
@@ -117,16 +117,17 @@ mod tests {
     #[test]
     fn every_result_has_one_place_of_its_own() {
         for (dims, window, pack) in [
-            ((5, 70, 9, 3), (2, 32, 4), 5),
-            ((5, 70, 9, 3), (2, 32, 4), 3),
-            ((128, 32, 128, 12), (64, 32, 4), 5),
-            ((1, 1, 1, 1), (1, 1, 1), 0),
+            ((5, 70, 9, 3), (2, 32, 4, 1), 5),
+            ((5, 70, 9, 3), (2, 32, 4, 2), 3),
+            ((8, 128, 8, 32), (8, 128, 1, 8), 7),
+            ((128, 32, 128, 12), (64, 32, 4, 1), 5),
+            ((1, 1, 1, 1), (1, 1, 1, 1), 0),
         ] {
             let (k, m, n, batch) = dims;
-            let (kw, mw, nw) = window;
+            let (kw, mw, nw, heads) = window;
             let grid = Grid {
                 dims: Dims { k, m, n, batch },
-                window: Window { kw, mw, nw },
+                window: Window { kw, mw, nw, heads },
             };
             let layout = Layout { grid, pack, join: 0 };
             let mut seen = vec![false; batch * k * n];

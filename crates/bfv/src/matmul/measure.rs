@@ -56,7 +56,12 @@ impl Costs {
             n: 4,
             batch: 1,
         };
-        let window = Window { kw: 1, mw: 4, nw: 1 };
+        let window = Window {
+            kw: 1,
+            mw: 4,
+            nw: 1,
+            heads: 1,
+        };
         let layout = Layout {
             grid: Grid { dims, window },
             pack: 2,

@@ -150,16 +150,16 @@ fn plain_norm(grid: &Grid, plain: Plain, bits: u32) -> f64 {
 }
 
 fn layouts(dims: Dims, crossed: bool) -> impl Iterator<Item = Layout> {
-    let windows = (0..=N.ilog2())
+    let blocks = (0..=N.ilog2())
         .map(|log_mw| 1usize << log_mw)
         .filter(move |&mw| mw < 2 * dims.m)
         .flat_map(move |mw| splits(dims.k, N / mw).map(move |kw| (mw, kw)));
-    windows.flat_map(move |(mw, kw)| {
-        let nw = N / (mw * kw);
-        let nw = dims.n.div_ceil(dims.n.div_ceil(nw).max(1));
-        let window = Window { kw, mw, nw };
+    let windows = blocks.flat_map(move |(mw, kw)| {
+        sides(dims, N / (mw * kw)).map(move |(nw, heads)| Window { kw, mw, nw, heads })
+    });
+    windows.flat_map(move |window| {
         let grid = Grid { dims, window };
-        (0..=mw.ilog2())
+        (0..=window.mw.ilog2())
             .filter(move |_| [dims.k, dims.m, dims.n, dims.batch].iter().all(|&size| size > 0))
             .flat_map(move |pack| {
                 let most = if crossed {
@@ -169,6 +169,18 @@ fn layouts(dims: Dims, crossed: bool) -> impl Iterator<Item = Layout> {
                 };
                 (0..=most.min(pack)).map(move |join| Layout { grid, pack, join })
             })
+    })
+}
+
+/// Columns of a block and products side by side, of which `most` fit: as many columns as there can be, and
+/// halves of these as long as that makes room for more products.
+fn sides(dims: Dims, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let even = |total: usize, most: usize| total.div_ceil(total.div_ceil(most).max(1)).max(1);
+    let widest = even(dims.n, most);
+    let halves = move |i: &u32| *i == 0 || (widest >> i > 0 && most / (widest >> (i - 1)) < dims.batch);
+    (0..usize::BITS).take_while(halves).map(move |i| {
+        let nw = even(dims.n, widest >> i);
+        (nw, even(dims.batch, most / nw))
     })
 }
 

@@ -15,11 +15,11 @@ use tacita_rlwe::{Ciphertext, Parameters, RnsPoly};
 
 /// What the evaluator has. All matrices row-major, heads one after the other.
 pub struct Inputs<'a> {
-    /// Encrypted left blocks by (head, alpha, beta).
+    /// Encrypted left blocks by (part of the batch, alpha, beta).
     pub left: Vec<Ciphertext>,
     /// Plain right matrices.
     pub right: &'a [i64],
-    /// For shares: encrypted right blocks by (head, beta, gamma) and plain left matrices.
+    /// For shares: encrypted right blocks by (part, beta, gamma) and plain left matrices.
     pub crossed: Option<(Vec<Ciphertext>, &'a [i64])>,
 }
 
@@ -45,10 +45,10 @@ pub(super) struct Evaluator<'a> {
     pub(super) packer: Packer<'a>,
     /// How weights are permuted for the joined ciphertexts, from the second on.
     maps: Vec<Permutation>,
-    /// By (head, joined rows).
+    /// By (part of the batch, joined rows).
     left: Vec<Pairs>,
     right: &'a [i64],
-    /// By (head, gamma), and the plain left blocks.
+    /// By (part, gamma), and the plain left blocks.
     crossed: Option<(Vec<Pairs>, Vec<RnsPoly>)>,
 }
 
@@ -108,13 +108,10 @@ impl<'a> Evaluator<'a> {
         cts.par_iter_mut()
             .for_each(|ct| divide(self.params, ct, self.layout.pack));
         let column = |at| {
-            let (head, gamma) = (at / columns, at % columns);
-            self.pairs(|beta| vec![&cts[(head * grid.m_blocks() + beta) * columns + gamma]])
+            let (group, gamma) = (at / columns, at % columns);
+            self.pairs(|beta| vec![&cts[(group * grid.m_blocks() + beta) * columns + gamma]])
         };
-        (0..grid.dims.batch * columns)
-            .into_par_iter()
-            .map(column)
-            .collect()
+        (0..grid.groups() * columns).into_par_iter().map(column).collect()
     }
 
     /// Of the ciphertexts that `at` names for each beta.
@@ -275,7 +272,7 @@ impl<'a> Evaluator<'a> {
                 let plains = self.plains(limbs, (count, coefficients), i, (part, parts));
                 let plains: Vec<&[f64]> = plains.iter().map(|x| &x[..]).collect();
                 for row in 0..rows {
-                    let pairs = &self.left[tile.head * rows + row][group][i][read.clone()];
+                    let pairs = &self.left[grid.group(tile.head) * rows + row][group][i][read.clone()];
                     let outs = outs.iter_mut().skip(row).step_by(rows);
                     let mut outs: Vec<_> = outs.map(|out| out.each_mut().map(|x| &mut **x)).collect();
                     kernels::inner_products2(m, &mut outs, &plains, pairs, group == 0);
@@ -287,7 +284,8 @@ impl<'a> Evaluator<'a> {
                 let left = left.flat_map(|row| &row[betas.clone()]);
                 let plains: Vec<&[f64]> = left.map(|plain| &plain.limbs[i][range.clone()]).collect();
                 for (gamma, outs) in columns.clone().zip(outs.chunks_mut(rows)) {
-                    let pairs = &right[tile.head * grid.n_blocks() + gamma][group][i][read.clone()];
+                    let pairs =
+                        &right[grid.group(tile.head) * grid.n_blocks() + gamma][group][i][read.clone()];
                     kernels::inner_products2(m, outs, &plains, pairs, false);
                 }
             }

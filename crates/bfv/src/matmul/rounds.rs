@@ -151,10 +151,11 @@ fn check(
     inputs: &Inputs<'_>,
 ) -> Result<()> {
     let (grid, dims, window) = (layout.grid, layout.grid.dims, layout.grid.window);
-    let left = inputs.left.len() == dims.batch * grid.k_blocks() * grid.m_blocks();
+    let [lefts, rights] = grid.requests(true);
+    let left = inputs.left.len() == lefts;
     let right = inputs.right.len() == dims.batch * dims.m * dims.n;
     let crossed = inputs.crossed.as_ref().is_none_or(|(cts, x)| {
-        let fit = cts.len() == dims.batch * grid.m_blocks() * grid.n_blocks();
+        let fit = cts.len() == rights;
         fit && x.len() == dims.batch * dims.k * dims.m && cts.iter().all(|c| c.limbs() == limbs)
     });
     let steps = window.mw.ilog2() as usize;
@@ -163,7 +164,7 @@ fn check(
     let (join, rows) = (layout.join, grid.k_blocks());
     let joined =
         join == 0 || inputs.crossed.is_none() && join <= layout.pack && rows.is_multiple_of(1 << join);
-    let held = window.kw * window.mw * window.nw <= params.n();
+    let held = window.heads * window.kw * window.mw * window.nw <= params.n();
     if left && right && crossed && keyed && joined && held && inputs.left.iter().all(|c| c.limbs() == limbs) {
         return Ok(());
     }

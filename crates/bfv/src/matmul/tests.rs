@@ -71,28 +71,15 @@ fn sample(plan: &Plan) -> Sample {
 
 /// The evaluator's inputs: requests of x (and y1).
 fn encrypted<'a>(plan: &Plan, sample: &'a Sample) -> Inputs<'a> {
-    let (grid, bits) = (plan.layout.grid, plan.bits);
-    let Dims { k, m, n, batch } = grid.dims;
-    let left = (0..batch).flat_map(|h| (0..grid.k_blocks() * grid.m_blocks()).map(move |b| (h, b)));
-    let left = left.map(|(h, b)| {
-        let (alpha, beta) = (b / grid.m_blocks(), b % grid.m_blocks());
-        encrypt(
-            plan,
-            &grid.left_message(&sample.x[h * k * m..][..k * m], alpha, beta, bits),
-        )
-    });
-    let right = (0..batch).flat_map(|h| (0..grid.n_blocks() * grid.m_blocks()).map(move |b| (h, b)));
-    let right = right.map(|(h, b)| {
-        let (beta, gamma) = (b / grid.n_blocks(), b % grid.n_blocks());
-        encrypt(
-            plan,
-            &grid.right_message(&sample.y1[h * m * n..][..m * n], beta, gamma),
-        )
-    });
+    let (grid, crossed) = (plan.layout.grid, plan.crossed());
+    let [lefts, rights] = grid.requests(crossed);
+    let one = |number| encrypt(plan, &grid.message(number, &sample.x, &sample.y1, plan.bits));
+    let mut left: Vec<Ciphertext> = (0..lefts + rights).map(one).collect();
+    let right = left.split_off(lefts);
     Inputs {
-        left: left.collect(),
+        left,
         right: &sample.y,
-        crossed: plan.crossed().then(|| (right.collect(), &sample.x0[..])),
+        crossed: crossed.then_some((right, &sample.x0[..])),
     }
 }
 
@@ -160,17 +147,10 @@ fn odd_shapes_and_rings_are_right_within_the_slack() {
 #[test]
 fn every_depth_of_packing_and_both_moduli() {
     let (params, _, _) = keys();
-    let dims = Dims {
-        k: 3,
-        m: 70,
-        n: 50,
-        batch: 1,
-    };
-    for (mw, kw, nw) in [(64, 3, 25), (16, 1, 7)] {
-        let grid = Grid {
-            dims,
-            window: Window { kw, mw, nw },
-        };
+    let (k, m, n, batch) = (3, 70, 50, 1);
+    for (mw, kw, nw, heads) in [(64, 3, 25, 1), (16, 1, 7, 1)] {
+        let (dims, window) = (Dims { k, m, n, batch }, Window { kw, mw, nw, heads });
+        let grid = Grid { dims, window };
         for pack in 0..=mw.ilog2() {
             let layout = Layout { grid, pack, join: 0 };
             let weights = weights(18);
@@ -190,13 +170,14 @@ fn every_depth_of_packing_and_both_moduli() {
 #[test]
 fn requests_are_joined_at_every_level() {
     let (params, _, _) = keys();
-    for ((k, m, n, batch), (kw, mw, nw), bits) in [
-        ((15, 70, 50, 2), (2, 64, 25), 64),
-        ((8, 300, 9, 1), (1, 256, 8), 64),
-        ((8, 40, 70, 1), (1, 64, 64), 64),
-        ((8, 4100, 2, 1), (1, 4096, 2), 60),
+    for ((k, m, n, batch), (kw, mw, nw, heads), bits) in [
+        ((15, 70, 50, 2), (2, 64, 25, 1), 64),
+        ((15, 70, 50, 3), (2, 64, 25, 2), 64),
+        ((8, 300, 9, 1), (1, 256, 8, 1), 64),
+        ((8, 40, 70, 1), (1, 64, 64, 1), 64),
+        ((8, 4100, 2, 1), (1, 4096, 2, 1), 60),
     ] {
-        let (dims, window) = (Dims { k, m, n, batch }, Window { kw, mw, nw });
+        let (dims, window) = (Dims { k, m, n, batch }, Window { kw, mw, nw, heads });
         let grid = Grid { dims, window };
         for (pack, join) in (0..=mw.ilog2()).flat_map(|pack| (0..=pack.min(3)).map(move |join| (pack, join)))
         {
@@ -213,8 +194,8 @@ fn requests_are_joined_at_every_level() {
 #[test]
 fn noise_of_joined_requests_is_within_its_bound() {
     let (params, _, _) = keys();
-    let [(k, m, n, batch), (kw, mw, nw, _)] = [(16, 256, 8, 1), (1, 256, 8, 1)];
-    let (dims, window) = (Dims { k, m, n, batch }, Window { kw, mw, nw });
+    let [(k, m, n, batch), (kw, mw, nw, heads)] = [(16, 256, 8, 1), (1, 256, 8, 1)];
+    let (dims, window) = (Dims { k, m, n, batch }, Window { kw, mw, nw, heads });
     let grid = Grid { dims, window };
     let noise = |join| {
         let layout = Layout { grid, pack: 6, join };
@@ -251,6 +232,21 @@ fn heads_share_responses() {
     assert_eq!(plan.budget.rounding.limbs, NARROW);
     assert!(plan.layout.responses() <= 2 * 12 * 128 * 128 / N);
     assert!(run(&plan) < 1 << 10);
+}
+
+/// Eight rows of 32 heads fill an eighth of a ciphertext a head, one row less: heads lie side by side in
+/// requests, each of which has results of its own.
+#[test]
+fn heads_share_requests() {
+    for (dims, least) in [((8, 128, 8, 32), 4), ((8, 8, 128, 32), 4), ((1, 64, 16, 12), 12)] {
+        for plain in [SHARES, Plain::OneShare { opened: false }] {
+            let plan = planned(dims, 40, 10, plain);
+            assert!(
+                plan.layout.grid.window.heads >= least && run(&plan) < 1 << 10,
+                "{plan:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub struct Dims {
     pub batch: usize,
 }
 
-/// Block sizes: kw * mw * nw <= N, mw a power of two.
+/// Block sizes: heads * kw * mw * nw <= N, mw a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Rows of a left block.
@@ -23,6 +23,8 @@ pub struct Window {
     pub mw: usize,
     /// Columns of a right block.
     pub nw: usize,
+    /// Products of the batch whose blocks lie side by side in a request.
+    pub heads: usize,
 }
 
 /// Dimensions cut into windows.
@@ -70,9 +72,31 @@ impl Grid {
         part(gamma, self.window.nw, self.dims.n)
     }
 
+    /// Parts of the batch that have requests of their own, rounded up.
+    pub fn groups(&self) -> usize {
+        self.dims.batch.div_ceil(self.window.heads)
+    }
+
+    /// The part that a product of the batch belongs to.
+    pub fn group(&self, head: usize) -> usize {
+        head / self.window.heads
+    }
+
+    /// Requests for left blocks and, of `crossed` products, for right ones.
+    pub fn requests(&self, crossed: bool) -> [usize; 2] {
+        let right = if crossed { self.n_blocks() } else { 0 };
+        [self.k_blocks(), right].map(|blocks| self.groups() * self.m_blocks() * blocks)
+    }
+
+    /// Where the block of a product of the batch begins among those of its part.
+    fn shift(&self, head: usize) -> usize {
+        let Window { kw, mw, nw, heads } = self.window;
+        head % heads * kw * mw * nw
+    }
+
     /// Where (i, l) of a block product lies before packing.
-    pub fn result_at(&self, i: usize, l: usize) -> usize {
-        (i * self.window.nw + l) * self.window.mw
+    pub fn result_at(&self, head: usize, i: usize, l: usize) -> usize {
+        self.shift(head) + (i * self.window.nw + l) * self.window.mw
     }
 
     /// Calls `put(coefficient, negated, value)` for every entry of left block (alpha, beta) of the row-major
@@ -100,20 +124,41 @@ impl Grid {
         }
     }
 
-    /// The N coefficients modulo 2^bits of left block (alpha, beta) of shares `x`.
-    pub fn left_message(&self, x: &[u64], alpha: usize, beta: usize, bits: u32) -> Vec<u64> {
-        let mask = u64::MAX >> (64 - bits);
-        let mut out = vec![0; N];
-        self.left(x, alpha, beta, |at, negated, value| {
-            out[at] = if negated { value.wrapping_neg() } else { value } & mask;
-        });
-        out
-    }
-
-    /// The N coefficients of right block (beta, gamma) of shares `y`.
-    pub fn right_message(&self, y: &[u64], beta: usize, gamma: usize) -> Vec<u64> {
-        let mut out = vec![0; N];
-        self.right(y, beta, gamma, |at, value| out[at] = value);
+    /// The N coefficients modulo 2^bits of a request by its number: left blocks by (part of the batch, alpha,
+    /// beta), then right blocks by (part, beta, gamma). x, y: shares of the left and right matrices.
+    pub fn message(&self, number: usize, x: &[u64], y: &[u64], bits: u32) -> Vec<u64> {
+        let [lefts, _] = self.requests(false);
+        let of_right = number >= lefts;
+        let (at, inner) = if of_right {
+            (number - lefts, self.n_blocks())
+        } else {
+            (number, self.m_blocks())
+        };
+        let (row, last) = (at / inner, at % inner);
+        let outer = if of_right {
+            self.m_blocks()
+        } else {
+            self.k_blocks()
+        };
+        let (group, first) = (row / outer, row % outer);
+        let (mut out, mask) = (vec![0; N], u64::MAX >> (64 - bits));
+        let Dims { k, m, n, batch } = self.dims;
+        for head in part(group, self.window.heads, batch) {
+            let shift = self.shift(head);
+            if of_right {
+                let y = &y[head * m * n..][..m * n];
+                self.right(y, first, last, |at, value| out[shift + at] = value & mask);
+                continue;
+            }
+            self.left(&x[head * k * m..][..k * m], first, last, |at, negated, value| {
+                let (to, negated) = if negated && shift > 0 {
+                    (shift + at - N, false)
+                } else {
+                    (shift + at, negated)
+                };
+                out[to] = if negated { value.wrapping_neg() } else { value } & mask;
+            });
+        }
         out
     }
 }
@@ -141,46 +186,64 @@ mod tests {
 
     #[test]
     fn block_products_sit_at_multiples_of_the_inner_window() {
-        for (k, m, n, kw, mw, nw) in [
-            (3, 5, 7, 3, 8, 7),
-            (5, 9, 4, 2, 4, 3),
-            (4, 64, 2, 4, 64, 2),
-            (1, 1, 1, 1, 1, 1),
+        for (batch, k, m, n, heads, kw, mw, nw) in [
+            (1, 3, 5, 7, 1, 3, 8, 7),
+            (1, 5, 9, 4, 1, 2, 4, 3),
+            (2, 4, 64, 2, 1, 4, 64, 2),
+            (5, 3, 9, 4, 3, 2, 4, 3),
+            (8, 8, 16, 8, 8, 8, 16, 8),
+            (1, 1, 1, 1, 1, 1, 1, 1),
         ] {
-            let dims = Dims { k, m, n, batch: 1 };
+            let dims = Dims { k, m, n, batch };
             let grid = Grid {
                 dims,
-                window: Window { kw, mw, nw },
+                window: Window { kw, mw, nw, heads },
             };
-            let x: Vec<u64> = (0..k * m)
+            let x: Vec<u64> = (0..batch * k * m)
                 .map(|i| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
                 .collect();
-            let y: Vec<u64> = (0..m * n)
+            let y: Vec<u64> = (0..batch * m * n)
                 .map(|i| (i as u64 + 7).wrapping_mul(0xbf58_476d_1ce4_e5b9))
                 .collect();
-            let mut out = vec![0u64; k * n];
-            for (alpha, gamma) in (0..grid.k_blocks()).flat_map(|a| (0..grid.n_blocks()).map(move |g| (a, g)))
-            {
-                for beta in 0..grid.m_blocks() {
-                    let left = grid.left_message(&x, alpha, beta, 64);
-                    let product = multiply(&left, &grid.right_message(&y, beta, gamma));
+            let expected = |head: usize, r: usize, c: usize| {
+                (0..m).fold(0u64, |s, j| {
+                    s.wrapping_add(x[(head * k + r) * m + j].wrapping_mul(y[(head * m + j) * n + c]))
+                })
+            };
+            let [lefts, _] = grid.requests(true);
+            let blocks = |head: usize, alpha: usize, beta: usize, gamma: usize| {
+                let left = (grid.group(head) * grid.k_blocks() + alpha) * grid.m_blocks() + beta;
+                let right = (grid.group(head) * grid.m_blocks() + beta) * grid.n_blocks() + gamma;
+                (left, lefts + right)
+            };
+            // Requests meet the plain block of one product of the batch, from either side.
+            let (mut plain_right, mut plain_left) = (vec![0; N], vec![0; N]);
+            for head in 0..batch {
+                let (mut out, mut other) = (vec![0u64; k * n], vec![0u64; k * n]);
+                for at in 0..grid.k_blocks() * grid.n_blocks() * grid.m_blocks() {
+                    let (at, beta) = (at / grid.m_blocks(), at % grid.m_blocks());
+                    let (alpha, gamma) = (at / grid.n_blocks(), at % grid.n_blocks());
+                    let (left, right) = blocks(head, alpha, beta, gamma);
+                    plain_left.fill(0);
+                    plain_right.fill(0);
+                    grid.right(&y[head * m * n..], beta, gamma, |at, v| plain_right[at] = v);
+                    grid.left(&x[head * k * m..], alpha, beta, |at, negated, v: u64| {
+                        plain_left[at] = if negated { v.wrapping_neg() } else { v };
+                    });
+                    let one = multiply(&grid.message(left, &x, &y, 64), &plain_right);
+                    let two = multiply(&grid.message(right, &x, &y, 64), &plain_left);
                     for (i, row) in grid.rows(alpha).enumerate() {
                         for (l, column) in grid.columns(gamma).enumerate() {
-                            let sum = &mut out[row * n + column];
-                            *sum = sum.wrapping_add(product[grid.result_at(i, l)]);
+                            let (to, from) = (row * n + column, grid.result_at(head, i, l));
+                            out[to] = out[to].wrapping_add(one[from]);
+                            other[to] = other[to].wrapping_add(two[from]);
                         }
                     }
                 }
+                let right = (0..k * n).map(|at| expected(head, at / n, at % n));
+                assert_eq!(out, right.collect::<Vec<_>>(), "{dims:?}");
+                assert_eq!(out, other);
             }
-            let expected = |r: usize, c: usize| {
-                (0..m).fold(0u64, |s, j| {
-                    s.wrapping_add(x[r * m + j].wrapping_mul(y[j * n + c]))
-                })
-            };
-            assert!(
-                (0..k * n).all(|at| out[at] == expected(at / n, at % n)),
-                "{dims:?}"
-            );
         }
     }
 }

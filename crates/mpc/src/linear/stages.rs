@@ -15,8 +15,7 @@ use zeroize::Zeroize;
 /// Zeros at once: 128 KiB each.
 const MOST_ZEROS: usize = 128;
 
-/// All requests, as they are asked for, of zeros as long as there are such: left blocks by (head, alpha,
-/// beta), then right blocks by (head, beta, gamma).
+/// All requests, as they are asked for, of zeros as long as there are such.
 ///
 /// # Errors
 /// At the server.
@@ -29,25 +28,15 @@ pub fn encrypt<'a>(
 ) -> Result<impl Iterator<Item = Result<Vec<u8>>> + 'a> {
     let secret = &keys.client()?.secret;
     let grid = plan.layout.grid;
-    let Dims { k, m, n, .. } = grid.dims;
-    let [lefts, rights] = request_counts(plan);
     let form = plan.budget.rounding;
     let one = move |(at, zero): (usize, Option<Zero>)| -> Result<Vec<u8>> {
         let zero = zero.map_or_else(|| Zero::new(&keys.params, secret, form.limbs), Ok)?;
-        let mut message = if at < lefts {
-            let (row, beta) = (at / grid.m_blocks(), at % grid.m_blocks());
-            let (head, alpha) = (row / grid.k_blocks(), row % grid.k_blocks());
-            grid.left_message(&left[head * k * m..][..k * m], alpha, beta, plan.bits)
-        } else {
-            let (row, gamma) = ((at - lefts) / grid.n_blocks(), (at - lefts) % grid.n_blocks());
-            let (head, beta) = (row / grid.m_blocks(), row % grid.m_blocks());
-            grid.right_message(&right.unwrap_or_default()[head * m * n..][..m * n], beta, gamma)
-        };
+        let mut message = grid.message(at, left, right.unwrap_or_default(), plan.bits);
         let bytes = zero.encrypt(&keys.params, &message, plan.bits, form);
         message.zeroize();
         Ok(bytes)
     };
-    let (all, step) = (lefts + rights, rayon::current_num_threads());
+    let (all, step) = (request_count(plan), rayon::current_num_threads());
     let some = move |first| {
         let numbers = first..all.min(first + step);
         let with_zeros: Vec<_> = numbers.map(|at| (at, zeros.pop())).collect();
@@ -62,7 +51,7 @@ pub fn zeros(keys: &Keys, plan: &Plan) -> Result<Vec<Zero>> {
     if plan.budget.rounding.limbs != NARROW {
         return Ok(Vec::new());
     }
-    let count = request_counts(plan).into_iter().sum::<usize>().min(MOST_ZEROS);
+    let count = request_count(plan).min(MOST_ZEROS);
     let one = |_| Zero::new(&keys.params, secret, NARROW);
     Ok((0..count)
         .into_par_iter()
@@ -70,22 +59,13 @@ pub fn zeros(keys: &Keys, plan: &Plan) -> Result<Vec<Zero>> {
         .collect::<std::result::Result<_, _>>()?)
 }
 
-/// Requests for left and for right blocks.
-fn request_counts(plan: &Plan) -> [usize; 2] {
-    let grid = plan.layout.grid;
-    let (batch, m) = (grid.dims.batch, grid.m_blocks());
-    let right = if plan.crossed() {
-        batch * m * grid.n_blocks()
-    } else {
-        0
-    };
-    [batch * grid.k_blocks() * m, right]
+fn request_count(plan: &Plan) -> usize {
+    plan.layout.grid.requests(plan.crossed()).into_iter().sum()
 }
 
 /// Bytes of each request.
 pub fn request_lengths(keys: &Keys, plan: &Plan) -> Vec<usize> {
-    let count = request_counts(plan).into_iter().sum();
-    vec![plan.budget.rounding.byte_len(&keys.params); count]
+    vec![plan.budget.rounding.byte_len(&keys.params); request_count(plan)]
 }
 
 /// Some requests of a product: each of its [`request_lengths`] bytes.
@@ -107,7 +87,7 @@ pub fn respond_all<'a>(
     crossed: Option<&'a [i64]>,
     out: &'a mut Vec<u64>,
 ) -> Result<impl Iterator<Item = Result<Vec<u8>>> + 'a> {
-    let other = requests.split_off(request_counts(plan)[0]);
+    let other = requests.split_off(plan.layout.grid.requests(false)[0]);
     let inputs = Inputs {
         left: requests,
         right,

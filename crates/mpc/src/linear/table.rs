@@ -84,6 +84,7 @@ impl TableShape {
                 kw: 1,
                 mw: self.stride(),
                 nw: piece,
+                heads: 1,
             },
         };
         let pack = self.stride().ilog2();

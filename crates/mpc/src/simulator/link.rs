@@ -118,9 +118,8 @@ impl Simulator {
             encrypt_message(&self.params, &self.matrix.secret, &vec![0; N], plan.bits, form).unwrap()
         };
         let requests = |plan: &Plan| {
-            let (grid, batch) = (plan.layout.grid, plan.layout.grid.dims.batch);
-            let right = if plan.crossed() { grid.n_blocks() } else { 0 };
-            batch * grid.m_blocks() * (grid.k_blocks() + right)
+            let counts = plan.layout.grid.requests(plan.crossed());
+            counts.into_iter().sum::<usize>()
         };
         let all = plans
             .iter()

@@ -15,7 +15,7 @@ use tacita_wasm::session::{Event, Session};
 use tacita_wasm::ClientError;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const WELCOME: &[u8] = b"TACITA-2PC\x0a\x00";
+const WELCOME: &[u8] = b"TACITA-2PC\x0b\x00";
 
 struct Tcp(TcpStream);
 

@@ -36,7 +36,7 @@ from tacita.two_party.protocol.refusal import Refusal
 
 MAGIC = b"TACITA-2PC"
 REFUSAL = b"TACITA-NO!"  # in place of the magic: then reason and number stand where version and length do
-VERSION = 10  # 9 had wider responses, 8 squared ahead of comparisons
+VERSION = 11  # 10 had requests of one head each, 9 wider responses
 CLIENT_HELLO = struct.Struct("<10sH")
 SERVER_HELLO = struct.Struct("<10sHQ32s")
 CHUNK = 1 << 20

@@ -22,8 +22,8 @@ NARROWEST = (np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int64))
 ROWS = 16  # of a matrix that are converted at a time: they stay in the processor's caches
 
 
-def narrowest(values: Integers) -> np.dtype[Any]:
-    """Returns the type of the fewest bytes that holds these integers."""
+def narrowest(values: Array) -> np.dtype[Any]:
+    """Returns the type of the fewest bytes that holds these integers, which are floats."""
     least, most = values.min(initial=0), values.max(initial=0)
     return next(kind for kind in NARROWEST if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max)
 
@@ -57,7 +57,7 @@ class ServerModel:
         outputs, parts = sum(d.outputs for d in maps), self._weights.parts(maps, ROWS)
         whole, at = np.empty((maps[0].inputs, outputs), kind or NARROWEST[0]), 0
         for part in parts:
-            values = encode(part, fraction)
+            values = np.rint(part * 2.0**fraction)  # floats until they are stored: one pass less
             if kind is None and (wider := narrowest(values)) > whole.dtype:
                 whole = whole.astype(wider)
             whole[:, at : at + len(values)] = values.T

@@ -3,8 +3,13 @@ use super::window::Grid;
 use std::ops::Range;
 use tacita_ring::Modulus;
 
-/// Rows that are brought into column order together.
-const ROWS: usize = 16;
+/// Rows that are brought into column order together, from a copy: each is in a page of its own, and all may
+/// share a set of the cache.
+const ROWS: usize = 32;
+
+/// Values between columns: at multiples of their length, often a power of two, all would share a few sets of
+/// the caches while they are written together.
+const SKEW: usize = 24;
 
 /// log2 of what counts as small: below every prime.
 const SMALL: u32 = 48;
@@ -44,12 +49,17 @@ impl Tile {
     pub fn new(right: &[i64], grid: &Grid, head: usize, blocks: Range<usize>) -> Self {
         let (rows, width) = (grid.dims.m, grid.dims.n);
         let columns = grid.columns(blocks.start).start..grid.columns(blocks.end - 1).end;
-        let mut values = vec![0; columns.len() * rows];
+        let stride = rows + SKEW;
+        let mut values = vec![0; columns.len() * stride];
         let right = &right[head * rows * width..][..rows * width];
+        let mut copy = vec![0; ROWS * columns.len()];
         for (block, part) in right.chunks(ROWS * width).enumerate() {
-            for (l, at) in columns.clone().enumerate() {
-                let to = &mut values[l * rows + block * ROWS..];
-                let column = part[at..].iter().step_by(width);
+            for (to, row) in copy.chunks_exact_mut(columns.len()).zip(part.chunks_exact(width)) {
+                to.copy_from_slice(&row[columns.clone()]);
+            }
+            for l in 0..columns.len() {
+                let to = &mut values[l * stride + block * ROWS..][..part.len() / width];
+                let column = copy[l..].iter().step_by(columns.len());
                 to.iter_mut().zip(column).for_each(|(t, &v)| *t = v);
             }
         }
@@ -65,7 +75,7 @@ impl Tile {
     }
 
     fn column(&self, column: usize) -> &[i64] {
-        &self.values[(column - self.columns.start) * self.rows..][..self.rows]
+        &self.values[(column - self.columns.start) * (self.rows + SKEW)..][..self.rows]
     }
 
     /// The coefficients of right block (beta, gamma) modulo a prime.

@@ -4,10 +4,14 @@
 //! there): a fiftieth of the whole product for 128 x 768 x 768.
 
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Rows and columns of the outputs that stay in registers.
 const ROWS: usize = 4;
 const COLUMNS: usize = 32;
+/// Rows of y that are gone through together, from column block to column block: so many pages are read side
+/// by side, each from its begin to its end.
+const DEPTH: usize = 64;
 
 /// out += x y modulo 2^64: x is k x m, y is m x n (signed or not is the same modulo 2^64), out is k x n, all
 /// row-major. Rows are shared out among threads.
@@ -50,13 +54,16 @@ fn multiply_rows(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize
 #[inline(always)]
 fn blocks(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize, usize)) {
     let whole = n - n % COLUMNS;
-    for column in (0..whole).step_by(COLUMNS) {
-        let mut row = 0;
-        while row + ROWS <= k {
-            block::<ROWS>(x, y, out, (row, column), (m, n));
-            row += ROWS;
+    for first in (0..m).step_by(DEPTH) {
+        let depth = first..m.min(first + DEPTH);
+        for column in (0..whole).step_by(COLUMNS) {
+            let mut row = 0;
+            while row + ROWS <= k {
+                block::<ROWS>(x, y, out, (row, column), (m, n), depth.clone());
+                row += ROWS;
+            }
+            (row..k).for_each(|row| block::<1>(x, y, out, (row, column), (m, n), depth.clone()));
         }
-        (row..k).for_each(|row| block::<1>(x, y, out, (row, column), (m, n)));
     }
     for row in 0..k {
         for (j, &xj) in x[row * m..][..m].iter().enumerate() {
@@ -70,7 +77,7 @@ fn blocks(x: &[u64], y: &[i64], out: &mut [u64], (k, m, n): (usize, usize, usize
     }
 }
 
-/// R x COLUMNS outputs, summed in registers over the whole depth.
+/// R x COLUMNS outputs, summed in registers over a part of the depth.
 #[inline(always)]
 fn block<const R: usize>(
     x: &[u64],
@@ -78,9 +85,10 @@ fn block<const R: usize>(
     out: &mut [u64],
     (row, column): (usize, usize),
     (m, n): (usize, usize),
+    depth: Range<usize>,
 ) {
     let mut sums = [[0u64; COLUMNS]; R];
-    for j in 0..m {
+    for j in depth {
         let w: &[i64; COLUMNS] = y[j * n + column..][..COLUMNS].try_into().expect("whole block");
         for (r, sums) in sums.iter_mut().enumerate() {
             let xj = x[(row + r) * m + j];

@@ -129,17 +129,12 @@ impl Grid {
     pub fn message(&self, number: usize, x: &[u64], y: &[u64], bits: u32) -> Vec<u64> {
         let [lefts, _] = self.requests(false);
         let of_right = number >= lefts;
-        let (at, inner) = if of_right {
-            (number - lefts, self.n_blocks())
+        let (at, outer, inner) = if of_right {
+            (number - lefts, self.m_blocks(), self.n_blocks())
         } else {
-            (number, self.m_blocks())
+            (number, self.k_blocks(), self.m_blocks())
         };
         let (row, last) = (at / inner, at % inner);
-        let outer = if of_right {
-            self.m_blocks()
-        } else {
-            self.k_blocks()
-        };
         let (group, first) = (row / outer, row % outer);
         let (mut out, mask) = (vec![0; N], u64::MAX >> (64 - bits));
         let Dims { k, m, n, batch } = self.dims;
